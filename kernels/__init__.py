@@ -1,0 +1,1 @@
+"""Everything that compiles, runs and checks a convolution kernel."""

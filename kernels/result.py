@@ -1,0 +1,153 @@
+"""What a launch gives back: faults, counters and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Triple = tuple[int, int, int]
+
+#: Every kind of fault, in the order in which they are ranked: a cause before its consequences.
+FAULT_KINDS = (
+    "unsupported",
+    "out-of-bounds",
+    "misaligned",
+    "divergent-barrier",
+    "shared-race",
+    "global-race",
+    "uninitialised",
+    "budget",
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One misbehaviour of a kernel, at its first occurrence in execution order.
+
+    kind     one of FAULT_KINDS
+    message  one sentence in the student's terms, without the line number
+    line     line of the CUDA source, 1-based; 0 where the compiler gave none
+    thread   (x, y, z) of threadIdx, or None where no single thread is to blame
+    block    (x, y, z) of blockIdx, or None
+    array    name of the array, or None
+    count    how often it happened at this line, with this kind and array (this one included)
+    """
+
+    kind: str
+    message: str
+    line: int = 0
+    thread: Triple | None = None
+    block: Triple | None = None
+    array: str | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        more = f" ({self.count} times in all)" if self.count > 1 else ""
+        return f"{where}{self.kind}: {self.message}{more}"
+
+
+@dataclass
+class Access:
+    """Global-memory traffic of one load or store instruction.
+
+    requests       warp-wide executions with at least one active lane
+    threads        active lanes, summed over the requests
+    sectors        32-byte sectors touched, summed over the requests
+    sectors_ideal  sectors that the same distinct bytes would fill if they lay side by side
+    bytes_needed   distinct bytes touched, summed over the requests
+    """
+
+    line: int
+    array: str
+    op: str  # "load" or "store"
+    pc: int  # index of the instruction in the kernel
+    requests: int = 0
+    threads: int = 0
+    sectors: int = 0
+    sectors_ideal: int = 0
+    bytes_needed: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        return 32 * self.sectors
+
+
+@dataclass
+class Branch:
+    """Executions of one conditional branch: `divergent` counts those whose lanes disagreed."""
+
+    line: int
+    pc: int
+    executed: int = 0
+    divergent: int = 0
+
+
+@dataclass
+class Counters:
+    """The deterministic account of one launch on the engine.
+
+    warp_instructions    instructions issued, one for each warp that executes it
+    thread_instructions  the same, counted once for each active lane
+    fmas                 fused multiply-adds, in lanes
+    flops                floating-point operations in lanes (a fused multiply-add is two)
+    """
+
+    accesses: list[Access] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    warp_instructions: int = 0
+    thread_instructions: int = 0
+    fmas: int = 0
+    flops: int = 0
+    blocks: int = 0
+    threads: int = 0
+
+    def _sum(self, name: str, op: str | None = None, array: str | None = None) -> int:
+        return sum(
+            getattr(a, name)
+            for a in self.accesses
+            if (op is None or a.op == op) and (array is None or a.array == array)
+        )
+
+    def requests(self, op: str | None = None, array: str | None = None) -> int:
+        """Warp-wide global requests, of one op ("load", "store") or array if named."""
+        return self._sum("requests", op, array)
+
+    def sectors(self, op: str | None = None, array: str | None = None) -> int:
+        return self._sum("sectors", op, array)
+
+    def sectors_ideal(self, op: str | None = None, array: str | None = None) -> int:
+        return self._sum("sectors_ideal", op, array)
+
+    def bytes_moved(self, op: str | None = None, array: str | None = None) -> int:
+        """Bytes of all the sectors touched: what the memory system moves."""
+        return 32 * self.sectors(op, array)
+
+    def bytes_needed(self, op: str | None = None, array: str | None = None) -> int:
+        """Distinct bytes of each request: what the threads asked for."""
+        return self._sum("bytes_needed", op, array)
+
+    @property
+    def divergent_branches(self) -> int:
+        return sum(b.divergent for b in self.branches)
+
+    @property
+    def executed_branches(self) -> int:
+        return sum(b.executed for b in self.branches)
+
+    @property
+    def active_lanes(self) -> float:
+        """Mean share of a warp's 32 lanes that were active, 0 to 1."""
+        return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0
+
+
+@dataclass
+class LaunchResult:
+    """faults are ranked, first cause first; counters is None on a GPU, where the hardware counts.
+
+    time_us on a GPU: device time between two CUDA events. On the engine: wall time of the
+    execution, which says nothing about any GPU.
+    """
+
+    faults: list[Fault]
+    counters: Counters | None
+    time_us: float
