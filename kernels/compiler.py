@@ -1,0 +1,127 @@
+"""CUDA C++ to PTX with NVRTC, which needs neither a GPU nor a driver.
+
+The wheels `nvidia-cuda-nvrtc` (the compiler) and `nvidia-cuda-runtime` (its headers) come with the
+package. The GPU back end compiles with CuPy's own NVRTC instead, whose version fits the driver.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from .errors import BackendError, CompileError, Diagnostic
+
+#: The name that a student's text has in the compiler's messages.
+SOURCE_NAME = "kernel.cu"
+
+#: What the engine compiles for unless told otherwise: old enough for every course GPU since 2020.
+DEFAULT_ARCH = "compute_80"
+
+_MESSAGE = re.compile(
+    r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?P<severity>catastrophic error|error|warning|remark)"
+    r"(?: #[\w-]+)?: (?P<text>.*)$",
+    re.MULTILINE,
+)
+
+
+def standard_options(arch: str) -> list[str]:
+    """The options of every compilation, on either back end, so that both see the same program."""
+    return [f"--gpu-architecture={arch}", "--std=c++17", "-lineinfo", *(f"-I{p}" for p in header_paths())]
+
+
+@cache
+def header_paths() -> tuple[str, ...]:
+    """The include folders of the CUDA runtime wheel; empty where it is not installed."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    found = [p for root in roots for p in (Path(root, "cu13", "include"), Path(root, "cuda_runtime", "include"))]
+    return tuple(str(p) for p in found if p.is_dir())
+
+
+def diagnostics(log: str) -> tuple[Diagnostic, ...]:
+    """The messages of an NVRTC log, each with its line in the student's text.
+
+    A message about an included file keeps line 0: its line number would point at the wrong text.
+    """
+    return tuple(
+        Diagnostic(
+            line=int(m["line"]) if m["file"].endswith(SOURCE_NAME) else 0,
+            severity="error" if "error" in m["severity"] else m["severity"],
+            message=m["text"].strip(),
+        )
+        for m in _MESSAGE.finditer(log)
+    )
+
+
+def compile_error(log: str) -> CompileError:
+    """A CompileError that leads with the first error of the log."""
+    found = diagnostics(log)
+    errors = [d for d in found if d.severity == "error"]
+    if errors:
+        first = errors[0]
+        where = f"line {first.line}: " if first.line else ""
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        message = f"{where}{first.message}{more}"
+    else:
+        message = log.strip() or "the compiler rejected the source without a message"
+    return CompileError(message, log, found)
+
+
+def compile_ptx(source: str, arch: str = DEFAULT_ARCH, options: Sequence[str] = ()) -> str:
+    """Compile CUDA C++ to PTX with line information.
+
+    arch     "compute_80" (virtual) or "sm_80" (the same PTX)
+    options  further NVRTC options, such as "-DTILE=16"
+    Raises CompileError with the compiler's log, BackendError where NVRTC cannot be had.
+    """
+    return _run_nvrtc(source, arch.replace("sm_", "compute_"), options)
+
+
+def _nvrtc():
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # a missing wheel, a missing library or a broken one: all mean the same here
+        raise BackendError(
+            "the CUDA compiler NVRTC cannot be loaded. Install it with `pip install nvidia-cuda-nvrtc cuda-bindings` "
+            "(Linux and Windows; on macOS use a Linux container). The cause: " + str(error)
+        ) from None
+    return nvrtc
+
+
+def _run_nvrtc(source: str, arch: str, options: Sequence[str]) -> str:
+    nvrtc = _nvrtc()
+    if "\0" in source:
+        raise CompileError("the source contains a NUL character: remove it")
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), SOURCE_NAME.encode(), 0, [], [])
+    _require(nvrtc, status)
+    try:
+        flags = [o.encode() for o in (*standard_options(arch), *options)]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        log = _text(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
+            raise compile_error(log)
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            raise CompileError(f"the compiler does not take these options: {log.strip()}", log)
+        _require(nvrtc, status)
+        return _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _text(nvrtc, size_of, get, program) -> str:
+    status, size = size_of(program)
+    _require(nvrtc, status)
+    buffer = b" " * size
+    (status,) = get(program, buffer)
+    _require(nvrtc, status)
+    return buffer.decode(errors="replace").rstrip("\0 \n")
+
+
+def _require(nvrtc, status) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise BackendError(f"NVRTC failed with {status.name}")

@@ -1,0 +1,124 @@
+"""Shapes and layouts: how a convolution's sizes fit together and where its elements lie in memory.
+
+Symbols, here and everywhere: N images, C input channels, H x W input, K output channels, R x S filter,
+P x Q output, U stride, pad, dil dilation. Tensors are NCHW (inputs), KCRS (filters), NKPQ (outputs).
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import GeometryError
+
+Pair = tuple[int, int]
+
+
+def output_size(size: int, filter_size: int, stride: int = 1, pad: int = 0, dilation: int = 1) -> int:
+    """Output elements along one axis: (size + 2 pad - dilation (filter - 1) - 1) // stride + 1."""
+    return (size + 2 * pad - dilation * (filter_size - 1) - 1) // stride + 1
+
+
+def source_index(p: int, q: int, r: int, s: int, U: int, pad: int, H: int, W: int) -> Pair | None:
+    """Where tap (r, s) of output point (p, q) lies in the unpadded H x W input: (p U - pad + r, q U - pad + s).
+
+    None where that is outside of the input, in the padding, whose value is zero.
+    """
+    h, w = p * U - pad + r, q * U - pad + s
+    return (h, w) if 0 <= h < H and 0 <= w < W else None
+
+
+def pair(value: Any, name: str, least: int) -> Pair:
+    """An int or an (h, w) pair as a pair of ints, each at least `least`; GeometryError otherwise."""
+    try:
+        both = tuple(value) if hasattr(value, "__iter__") else (value, value)
+        h, w = (operator.index(v) for v in both)
+    except (TypeError, ValueError):
+        raise GeometryError(f"{name} is {value!r}: give an int or a pair of ints (height, width)") from None
+    if h < least or w < least:
+        raise GeometryError(f"{name} is {value!r}: it must be at least {least}")
+    return h, w
+
+
+@dataclass(frozen=True)
+class ConvGeometry:
+    """The sizes of one convolution. Pairs are (along the height, along the width)."""
+
+    N: int
+    C: int
+    H: int
+    W: int
+    K: int
+    R: int
+    S: int
+    stride: Pair = (1, 1)
+    pad: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        if self.N < 0 or min(self.C, self.H, self.W, self.K, self.R, self.S) < 1:
+            raise GeometryError(f"every size must be at least 1 (N at least 0): {self}")
+        if self.C % self.groups or self.K % self.groups:
+            raise GeometryError(f"groups = {self.groups} must divide both C = {self.C} and K = {self.K}")
+        if self.P < 1 or self.Q < 1:
+            raise GeometryError(
+                f"the filter ({self.R}x{self.S}, dilation {self.dilation}) is larger than the padded input "
+                f"({self.H + 2 * self.pad[0]}x{self.W + 2 * self.pad[1]}): there is no output"
+            )
+
+    @classmethod
+    def of(
+        cls, x_shape: tuple[int, ...], w_shape: tuple[int, ...],
+        stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any = 1,
+    ) -> ConvGeometry:  # fmt: skip
+        """From the shapes of x (N, C, H, W) and w (K, C/groups, R, S); GeometryError where they do not fit."""
+        if len(x_shape) != 4 or len(w_shape) != 4:
+            raise GeometryError(f"x must be (N, C, H, W) and w (K, C/groups, R, S); got {x_shape} and {w_shape}")
+        groups = pair(groups, "groups", 1)[0]
+        N, C, H, W = x_shape
+        K, c_of_group, R, S = w_shape
+        if c_of_group * groups != C:
+            raise GeometryError(
+                f"w has {c_of_group} channels a filter, but x has C = {C} and groups = {groups}: "
+                f"w's second size must be C/groups"
+            )
+        return cls(
+            N, C, H, W, K, R, S,
+            pair(stride, "stride", 1), pair(pad, "pad", 0), pair(dilation, "dilation", 1), groups,
+        )  # fmt: skip
+
+    @property
+    def P(self) -> int:
+        return output_size(self.H, self.R, self.stride[0], self.pad[0], self.dilation[0])
+
+    @property
+    def Q(self) -> int:
+        return output_size(self.W, self.S, self.stride[1], self.pad[1], self.dilation[1])
+
+    @property
+    def x_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.C, self.H, self.W
+
+    @property
+    def w_shape(self) -> tuple[int, int, int, int]:
+        return self.K, self.C // self.groups, self.R, self.S
+
+    @property
+    def y_shape(self) -> tuple[int, int, int, int]:
+        return self.N, self.K, self.P, self.Q
+
+    @property
+    def products(self) -> int:
+        """Products in one output element, those with padding included."""
+        return self.C // self.groups * self.R * self.S
+
+    def symbols(self) -> dict[str, int]:
+        """What a plan's expressions may name. U, pad and dil are there only where height and width agree."""
+        named = {name: getattr(self, name) for name in ("N", "C", "H", "W", "K", "R", "S", "P", "Q", "groups")}
+        for name, (h, w) in (("U", self.stride), ("pad", self.pad), ("dil", self.dilation)):
+            named[f"{name}h"], named[f"{name}w"] = h, w
+            if h == w:
+                named[name] = h
+        return named

@@ -1,0 +1,58 @@
+"""The reference: convolution in float64, and how far a correct float32 kernel may be from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .layouts import ConvGeometry, output_size
+
+__all__ = ["bound", "conv2d", "output_size"]
+
+#: Unit roundoff of float32.
+UNIT_ROUNDOFF = 2.0**-24
+
+#: Slack over the rounding error that a random walk of n additions is expected to make.
+#: A sequential float32 sum stays under 2.5 of the 8; one product in TF32 is already far above.
+SLACK = 8.0
+
+
+def conv2d(x, w, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any = 1) -> np.ndarray:
+    """y[n,k,p,q] = sum over c, r, s of x[n, c, p U - pad + r dil, q U - pad + s dil] * w[k,c,r,s], in float64.
+
+    x (N, C, H, W), w (K, C/groups, R, S), any real dtype; stride, pad, dilation ints or (h, w) pairs.
+    Returns (N, K, P, Q) float64. Raises GeometryError where the shapes do not fit together.
+    """
+    x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
+    g = ConvGeometry.of(x.shape, w.shape, stride, pad, dilation, groups)
+    padded = np.pad(x, ((0, 0), (0, 0), (g.pad[0],) * 2, (g.pad[1],) * 2))
+    filters = w.reshape(g.groups, g.K // g.groups, g.C // g.groups, g.R, g.S)
+    y = np.zeros((g.N, g.groups, g.K // g.groups, g.P * g.Q))
+    for r in range(g.R):
+        for s in range(g.S):
+            h, v = r * g.dilation[0], s * g.dilation[1]
+            tap = padded[:, :, h : h + (g.P - 1) * g.stride[0] + 1 : g.stride[0],
+                               v : v + (g.Q - 1) * g.stride[1] + 1 : g.stride[1]]  # fmt: skip
+            y += filters[:, :, :, r, s] @ tap.reshape(g.N, g.groups, g.C // g.groups, g.P * g.Q)
+    return y.reshape(g.y_shape)
+
+
+def bound(
+    x, w, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any = 1, *, zero_mean: bool = True
+) -> np.ndarray:
+    """The largest |y - conv2d(...)| that float32 arithmetic explains, per element, shape (N, K, P, Q).
+
+    With n products x w in an element and u = 2^-24:
+    zero-mean data  8 sqrt(n) u sqrt(sum (x w)^2), which any order of summation keeps, fused or not,
+                    and which half precision and TF32 break;
+    other data      (n + 1) u sum |x w|, the worst case (`zero_mean=False`): on all-positive data the
+                    rounding errors of a plain sum no longer cancel.
+    """
+    x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
+    n = ConvGeometry.of(x.shape, w.shape, stride, pad, dilation, groups).products
+    underflow = n * float(np.finfo(np.float32).tiny)
+    if zero_mean:
+        squares = conv2d(x * x, w * w, stride, pad, dilation, groups)
+        return SLACK * np.sqrt(n) * UNIT_ROUNDOFF * np.sqrt(squares) + underflow
+    return (n + 1) * UNIT_ROUNDOFF * conv2d(abs(x), abs(w), stride, pad, dilation, groups) + underflow
