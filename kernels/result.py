@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Triple = tuple[int, int, int]
@@ -138,6 +139,17 @@ class Counters:
     def active_lanes(self) -> float:
         """Mean share of a warp's 32 lanes that were active, 0 to 1."""
         return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0
+
+
+def total(launches: Iterable[Counters]) -> Counters:
+    """The account of several launches together; accesses and branches of all of them, in order."""
+    result = Counters()
+    for c in launches:
+        result.accesses += c.accesses
+        result.branches += c.branches
+        for name in ("warp_instructions", "thread_instructions", "fmas", "flops", "blocks", "threads"):
+            setattr(result, name, getattr(result, name) + getattr(c, name))
+    return result
 
 
 @dataclass

@@ -1,0 +1,275 @@
+"""How a kernel text says that it is launched: its `//@` lines.
+
+    //@ const TILE = 256                             a compile-time integer, also given to the compiler as -DTILE=256
+    //@ temp col float[N*C*R*S*P*Q]                  a scratch array, uninitialised
+    //@ launch NAME grid=(cdiv(P*Q, TILE), K, N) block=TILE shared=8*TILE args=(x, w, y, N)
+    //@ needs dil == 1 and groups == 1               a precondition of the text
+
+Launches run in the order in which they stand. Expressions (convladder.kernels.expression) are over the
+symbols of the problem and the constants above them. `grid` and `block` take one to three sizes, `shared`
+counts bytes, `args` names arrays, temps, symbols or expressions; without it a launch passes the default
+arguments of its task.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import expression
+from .errors import ArgumentError, GeometryError, LaunchError, PlanError
+from .expression import ExpressionError, Value
+from .launch import Kernel, Module, launch, out
+from .result import LaunchResult
+from .signature import SCALARS
+
+_LINE = re.compile(r"^\s*//@(.*)$")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_LAUNCH_KEYS = ("grid", "block", "shared", "args")
+
+#: Scratch memory that one text may ask for, in bytes.
+MAX_TEMP_BYTES = 2**31
+
+
+@dataclass(frozen=True)
+class Temp:
+    """A scratch array: `elements` is an expression."""
+
+    name: str
+    type: str
+    elements: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch line, its expressions still unevaluated."""
+
+    kernel: str
+    grid: tuple[str, ...]
+    block: tuple[str, ...]
+    shared: str
+    args: tuple[str, ...] | None
+    line: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    consts: dict[str, int]
+    temps: tuple[Temp, ...]
+    launches: tuple[Launch, ...]
+    needs: tuple[tuple[str, int], ...]
+
+    def options(self) -> tuple[str, ...]:
+        """What the compiler must be told: the constants."""
+        return tuple(f"-D{name}={value}" for name, value in self.consts.items())
+
+    def check_needs(self, symbols: Mapping[str, Value], who: str) -> None:
+        """Raise GeometryError where a `needs` line does not hold."""
+        for text, line in self.needs:
+            missing = expression.names(text) - set(symbols)
+            if missing or not _evaluated(text, symbols, line):
+                values = ", ".join(f"{n} = {symbols[n]}" for n in sorted(expression.names(text)) if n in symbols)
+                unequal = f"; {', '.join(sorted(missing))} must be equal in height and width" if missing else ""
+                raise GeometryError(f"{who} needs {text}; here {values or 'it differs by axis'}{unequal}")
+
+
+def parse(source: str) -> Plan:
+    """Read the `//@` lines of a kernel text. Raises PlanError with the line where one cannot be read."""
+    consts: dict[str, int] = {}
+    temps: list[Temp] = []
+    launches: list[Launch] = []
+    needs: list[tuple[str, int]] = []
+    for number, text in enumerate(source.splitlines(), 1):
+        match = _LINE.match(text)
+        if not match:
+            continue
+        word, _, rest = match.group(1).strip().partition(" ")
+        rest = rest.strip()
+        if word == "const":
+            name, value = _const(rest, consts, number)
+            consts[name] = value
+        elif word == "temp":
+            temps.append(_temp(rest, number))
+        elif word == "launch":
+            launches.append(_launch(rest, number))
+        elif word == "needs":
+            _parsed(rest, number)
+            needs.append((rest, number))
+        else:
+            raise PlanError(f"`//@ {word}` is not known: write //@ const, temp, launch or needs", number)
+    return Plan(consts, tuple(temps), tuple(launches), tuple(needs))
+
+
+def run(
+    module: Module,
+    plan: Plan,
+    symbols: Mapping[str, Value],
+    arrays: Mapping[str, Any],
+    default_args: Sequence[str] = (),
+    *,
+    check: bool = True,
+    budget: int | None = None,
+) -> list[tuple[str, LaunchResult]]:
+    """Run every launch of a plan in order; stops after the first launch with a fault.
+
+    symbols       numbers that expressions may name
+    arrays        name -> array or out(array); written in place
+    default_args  the arguments of a launch without `args=`
+    Returns (kernel name, result) for each launch that ran.
+    Raises PlanError (with its line), KernelNameError, ArgumentError or LaunchError, UnsupportedPTX.
+    """
+    if not plan.launches:
+        raise PlanError(
+            "the text does not say how it is launched: add a line such as "
+            "`//@ launch NAME grid=(cdiv(Q, 128), P, N) block=128`"
+        )
+    names = {**symbols, **plan.consts}
+    operands = {**arrays, **{t.name: out(_scratch(t, names, module.on)) for t in plan.temps}}
+    results = []
+    for line in plan.launches:
+        kernel = module[line.kernel]
+        args = _arguments(kernel, line, names, operands, default_args)
+        grid = _dimensions("grid", line.grid, names, line.line)
+        block = _dimensions("block", line.block, names, line.line)
+        shared = _integer(line.shared, names, line.line)
+        try:
+            result = launch(kernel, grid, block, args, shared=shared, check=check, budget=budget)
+        except LaunchError as error:
+            raise PlanError(str(error), line.line) from None
+        results.append((line.kernel, result))
+        if result.faults:
+            break
+    return results
+
+
+# ---- reading
+
+
+def _const(text: str, consts: Mapping[str, int], line: int) -> tuple[str, int]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not _NAME.fullmatch(name):
+        raise PlanError(f"`//@ const {text}`: write `//@ const TILE = 256`", line)
+    return name, _integer(value, consts, line)
+
+
+def _temp(text: str, line: int) -> Temp:
+    match = re.fullmatch(r"([A-Za-z_]\w*)\s+([A-Za-z_][\w ]*?)\s*\[(.*)\]", text)
+    if not match or match.group(2) not in SCALARS:
+        raise PlanError(f"`//@ temp {text}`: write `//@ temp col float[N*C]`, with a C type such as float or int", line)
+    _parsed(match.group(3), line)
+    return Temp(match.group(1), match.group(2), match.group(3), line)
+
+
+def _launch(text: str, line: int) -> Launch:
+    match = re.match(r"([A-Za-z_]\w*)\s*(.*)$", text)
+    if not match:
+        raise PlanError("`//@ launch` needs the kernel's name: `//@ launch NAME grid=... block=...`", line)
+    given = dict(_keywords(match.group(2), line))
+    for key in given:
+        if key not in _LAUNCH_KEYS:
+            raise PlanError(f"a launch has no `{key}`: it has {', '.join(_LAUNCH_KEYS)}", line)
+    for key in ("grid", "block"):
+        if key not in given:
+            raise PlanError(f"the launch of {match.group(1)} does not say `{key}=`", line)
+    shared = given.get("shared", ("0",))
+    if len(shared) != 1:
+        raise PlanError("`shared` is one number of bytes", line)
+    for key in ("grid", "block"):
+        if not 1 <= len(given[key]) <= 3:
+            raise PlanError(f"{key} has {len(given[key])} sizes: give one, two or three", line)
+    return Launch(match.group(1), given["grid"], given["block"], shared[0], given.get("args"), line)
+
+
+def _keywords(text: str, line: int) -> list[tuple[str, tuple[str, ...]]]:
+    """`grid=(a, b) block=c` as [("grid", ("a", "b")), ("block", ("c",))], each part a legal expression."""
+    starts = list(re.finditer(r"(?<![\w=<>!])([A-Za-z_]\w*)\s*=(?!=)", text))
+    if not starts or text[: starts[0].start()].strip():
+        raise PlanError(f"cannot read {text!r}: write `grid=(…) block=…`", line)
+    found = []
+    for this, following in zip(starts, [*starts[1:], None], strict=True):
+        value = text[this.end() : following.start() if following else None].strip().rstrip(",")
+        found.append((this.group(1), _tuple(value, line)))
+    return found
+
+
+def _tuple(text: str, line: int) -> tuple[str, ...]:
+    if len(text) > expression.MAX_LENGTH:
+        raise PlanError(f"an expression of {len(text)} characters: at most {expression.MAX_LENGTH} are read", line)
+    try:
+        tree = ast.parse(text, mode="eval").body
+        parts = [ast.unparse(e) for e in tree.elts] if isinstance(tree, ast.Tuple) else [ast.unparse(tree)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise PlanError(f"{text!r} is not an expression or a list of them", line) from None
+    for part in parts:
+        _parsed(part, line)
+    return tuple(parts)
+
+
+def _parsed(text: str, line: int) -> None:
+    try:
+        expression.parse(text)
+    except ExpressionError as error:
+        raise PlanError(str(error), line) from None
+
+
+# ---- evaluating
+
+
+def _evaluated(text: str, symbols: Mapping[str, Value], line: int) -> Value:
+    try:
+        return expression.evaluate(text, symbols)
+    except ExpressionError as error:
+        raise PlanError(str(error), line) from None
+
+
+def _integer(text: str, symbols: Mapping[str, Value], line: int) -> int:
+    value = _evaluated(text, symbols, line)
+    if isinstance(value, float) and not value.is_integer():
+        raise PlanError(f"{text} is {value:g}, which is not a whole number: use // or cdiv", line)
+    return int(value)
+
+
+def _dimensions(what: str, texts: Sequence[str], symbols: Mapping[str, Value], line: int) -> tuple[int, ...]:
+    sizes = tuple(_integer(text, symbols, line) for text in texts)
+    for text, size in zip(texts, sizes, strict=True):
+        if size < 1:
+            raise PlanError(
+                f"{what} = ({', '.join(map(str, sizes))}): {text} is {size}, and a size must be at least 1", line
+            )
+    return sizes
+
+
+def _scratch(temp: Temp, symbols: Mapping[str, Value], on: str) -> Any:
+    dtype = SCALARS[temp.type]
+    elements = _integer(temp.elements, symbols, temp.line)
+    if elements < 1 or elements * dtype.itemsize > MAX_TEMP_BYTES:
+        raise PlanError(
+            f"temp {temp.name} would have {elements} elements: at least 1 and at most "
+            f"{MAX_TEMP_BYTES // dtype.itemsize} are allowed",
+            temp.line,
+        )
+    if on == "gpu":
+        import cupy
+
+        return cupy.empty(elements, dtype)
+    return np.empty(elements, dtype)
+
+
+def _arguments(
+    kernel: Kernel, line: Launch, symbols: Mapping[str, Value], operands: Mapping[str, Any], default_args: Sequence[str]
+) -> list[Any]:
+    wanted = line.args if line.args is not None else tuple(default_args)
+    if kernel.parameters is not None and len(wanted) != len(kernel.parameters):
+        declared = ", ".join(map(str, kernel.parameters))
+        how = "its args= line passes" if line.args is not None else "the launch passes"
+        raise ArgumentError(
+            f"{kernel.name}({declared}) has {len(kernel.parameters)} parameters, "
+            f"but {how} {len(wanted)}: ({', '.join(wanted)})"
+        )
+    return [operands[text] if text in operands else _evaluated(text, symbols, line.line) for text in wanted]
