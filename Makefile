@@ -1,0 +1,55 @@
+# Every target sets up .venv by itself. `make help` lists them.
+
+PYTHON ?= python3
+EXTRAS ?= dev
+BIN := .venv/bin
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full lint lab build prove doctor lock clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "convladder needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' || { echo "the Debian package python3-venv is missing: apt install python3-venv"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+demo: .venv/.ready  ## build lab 01, grade its sample class, write build/demo/index.html
+	$(BIN)/convladder demo
+
+test: lint  ## lint, types and the fast tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"
+	$(BIN)/convladder build --check
+
+test-full: lint  ## everything, the slow tests and the proofs of the labs too
+	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/convladder build --check
+	$(BIN)/convladder prove
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+lab: .venv/.ready  ## open the labs in JupyterLab
+	$(BIN)/jupyter lab --notebook-dir=labs --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+
+build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
+	$(BIN)/convladder build
+
+prove: .venv/.ready  ## the four proofs of every lab
+	$(BIN)/convladder prove
+
+doctor: .venv/.ready  ## what this machine can do, and what to install for more
+	$(BIN)/convladder doctor
+
+lock: .venv/.ready  ## write constraints.txt anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml --no-header --no-annotate --no-emit-index-url --upgrade -o constraints.txt
+
+clean:  ## remove everything that was made
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
