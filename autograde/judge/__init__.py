@@ -1,0 +1,1 @@
+"""Judges one submission: from the text of a notebook to a record with reasons."""

@@ -1,0 +1,267 @@
+"""The child process in which student text is compiled and run; `sandbox.py` starts it and talks to it.
+
+Requests come on standard input and replies go to what was standard output, as frames (`frames.py`);
+student text sees neither: its input is empty, and what it prints goes to standard error, which the judge
+reads and bounds. The worker returns raw results. It knows no expected value, and decides nothing.
+
+A worker has one role for its whole life, so that no student *Python* can change what is later reported of
+a kernel: `kernel` (CUDA C++ text: compiled, run on the engine with every access checked, perhaps run on
+the GPU too) or `python` (a function is defined and called). Requests and their replies:
+
+    {op: "kernel", source, default_args, on, budget, cases: [{symbols, inputs, outputs, inouts}]}
+        {event: "compiled", kernels}
+        {event: "case", index, faults, launches: [[kernel, counters]], changed, outputs} + arrays    for each case
+        {event: "error", stage: "compile" | "launch" | "gpu", index, type, message, line, ...}       ends the request
+        {event: "end"}
+    {op: "python", source, function, calls: [{...}], seconds}
+        {event: "error", stage: "define", error}
+        {event: "results", results: [{value} | {error}], not_run} + arrays
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from .frames import Decoder, encode
+from .values import pack
+
+#: A request: the source and its cases. The judge is trusted; this only stops a mistake from filling memory.
+_MAX_REQUEST = 1 << 30
+_ANSWER = "<answer>"
+_MAX_MESSAGE = 500
+#: Returned values of one request, in bytes of their JSON and arrays.
+_MAX_RESULTS = 16 << 20
+
+
+class _Channel:
+    """The two ends of the frame pipes, kept away from file descriptors 0, 1 and 2."""
+
+    def __init__(self) -> None:
+        self._in = os.dup(0)
+        self._out = os.dup(1)
+        empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(empty, 0)
+        os.dup2(2, 1)
+        os.close(empty)
+
+    def send(self, header: dict[str, Any], arrays: list[np.ndarray] | None = None) -> None:
+        view = memoryview(encode(header, arrays or []))
+        while view:
+            view = view[os.write(self._out, view) :]
+
+    def requests(self) -> Iterator[Any]:
+        decoder = Decoder(_MAX_REQUEST, _MAX_REQUEST)
+        while data := os.read(self._in, 1 << 20):
+            yield from decoder.feed(data)
+
+
+def _limit_resources(limits: dict[str, int]) -> None:
+    """Lower this process's limits for good: the hard limits are set too."""
+    try:
+        import resource
+    except ImportError:  # Windows has none; the judge's clock still holds
+        return
+    limits = {**limits, "CORE": 0}
+    for name, value in limits.items():
+        which = getattr(resource, f"RLIMIT_{name}", None)
+        if which is None:
+            continue
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, value))
+
+
+# ---- kernels
+
+
+def _prepare_kernels() -> None:
+    """What every kernel request needs, imported before the first one comes."""
+    from convladder.kernels import compiler, launch, plan, sim  # noqa: F401
+
+    with contextlib.suppress(Exception):  # loading the compiler's library takes longest; a failure shows when it is used
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+
+
+def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
+    from convladder.kernels import errors, launch, plan
+
+    source = request["source"]
+    stage, index = "compile", -1
+    try:
+        parsed = plan.parse(source)
+        modules = {"sim": launch.compile_cuda(source, on="sim", options=parsed.options())}
+        if request["on"] == "gpu":
+            modules["gpu"] = launch.compile_cuda(source, on="gpu", options=parsed.options())
+        send({"event": "compiled", "kernels": modules["sim"].kernels})
+        stage = "launch"
+        for index, case in enumerate(request["cases"]):  # noqa: B007 - named in the error frame
+            reply, outputs = _run_case(modules, parsed, request, case, arrays)
+            send({"event": "case", "index": index, **reply}, outputs)
+            if reply["faults"]:
+                break
+    except (errors.ConvladderError, MemoryError) as error:
+        send({"event": "error", "stage": stage, "index": index, **_described(error)})
+    else:
+        send({"event": "end"})
+
+
+def _described(error: Exception) -> dict[str, Any]:
+    """A typed error as JSON: its class, its message, its line, and what it carries besides."""
+    message = str(error)[:_MAX_MESSAGE] or type(error).__name__
+    found: dict[str, Any] = {"type": type(error).__name__, "message": message, "line": getattr(error, "line", None) or 0}
+    if (fault := getattr(error, "fault", None)) is not None:
+        found["fault"] = asdict(fault)
+    if (diagnostics := getattr(error, "diagnostics", None)) is not None:
+        found["diagnostics"] = [[d.line, d.severity, d.message[:_MAX_MESSAGE]] for d in diagnostics[:50]]
+        found["log"] = getattr(error, "log", "")[:4000]
+    return found
+
+
+def _run_case(
+    modules: dict[str, Any], parsed: Any, request: dict[str, Any], case: dict[str, Any], arrays: list[np.ndarray]
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """One case on the engine and, if that went well and a GPU was asked for, on the GPU, whose values count then."""
+    from convladder.kernels import errors, plan
+
+    operands = _operands(case, arrays)
+    try:
+        results = plan.run(
+            modules["sim"], parsed, case["symbols"], operands, request["default_args"], budget=request["budget"]
+        )
+        faults = [asdict(f) for _, r in results for f in r.faults]
+        launches = [[name, asdict(r.counters)] for name, r in results if r.counters is not None]
+    except errors.UnsupportedPTX as error:
+        faults, launches = [asdict(error.fault)], []
+    changed = [n for n, i in case["inputs"].items() if not np.array_equal(operands[n], arrays[i])]
+    if not faults and "gpu" in modules:
+        operands = _operands(case, arrays)
+        plan.run(modules["gpu"], parsed, case["symbols"], operands, request["default_args"])
+    written = [*case["outputs"], *case["inouts"]]
+    reply = {"faults": faults[:20], "launches": launches, "changed": changed, "outputs": written}
+    return reply, [getattr(operands[n], "array", operands[n]) for n in written]
+
+
+def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+    """Private copies of the inputs, and outputs whose contents are undefined."""
+    from convladder.kernels import launch
+
+    copies = {name: arrays[i].copy() for name, i in {**case["inputs"], **case["inouts"]}.items()}
+    return {**copies, **{n: launch.out(np.empty(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
+
+
+# ---- Python functions
+
+
+class _TookTooLong(BaseException):
+    """Raised in the student's function by the timer: not an Exception, so `except Exception` lets it pass."""
+
+
+def _run_python(request: dict[str, Any], _: list[np.ndarray], send: Callable[..., None]) -> None:
+    names: dict[str, Any] = {"__name__": "__answer__", "__builtins__": __builtins__}
+    seconds = request["seconds"]
+    _, error = _guarded(lambda: exec(compile(request["source"], _ANSWER, "exec"), names), seconds)
+    function = names.get(request["function"])
+    if error is None and not callable(function):
+        error = {"type": "missing", "message": "", "line": 0}
+    if error is not None:
+        send({"event": "error", "stage": "define", "error": error})
+        return
+    results: list[dict[str, Any]] = []
+    arrays: list[np.ndarray] = []
+    size = 0
+    for arguments in request["calls"]:
+        packed: list[np.ndarray] = []
+        value, error = _guarded(lambda a=arguments, p=packed: pack(function(**a), p), seconds)  # type: ignore[misc]
+        if error is None:
+            size += len(json.dumps(value)) + sum(a.nbytes for a in packed)
+            # Positions in `packed` become positions in the request's list.
+            results.append({"value": value, "first": len(arrays), "count": len(packed)})
+            arrays += packed
+        else:
+            results.append({"error": error})
+        if size > _MAX_RESULTS or (error and error["type"] == "time"):
+            break  # the judge sees from the number of results where this ended
+    send({"event": "results", "results": results}, arrays)
+
+
+def _guarded(action: Callable[[], Any], seconds: float) -> tuple[Any, dict[str, Any] | None]:
+    """The value of student code and None, or None and what went wrong: `type`, `message`, `line` of the cell."""
+    try:
+        try:
+            _alarm(seconds)
+            return action(), None
+        except BaseException as error:
+            _alarm(1.0)  # showing the error may run student code again
+            return None, _error_of(error, seconds)
+        finally:
+            _alarm(0)
+    except BaseException as error:
+        return None, {"type": type(error).__name__[:100], "message": "", "line": 0}
+
+
+def _alarm(seconds: float) -> None:
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _on_alarm(*_: Any) -> None:
+    raise _TookTooLong
+
+
+def _error_of(error: BaseException, seconds: float) -> dict[str, Any]:
+    if isinstance(error, _TookTooLong):
+        return {"type": "time", "message": f"{seconds:g}", "line": _line_of(error)}
+    line = error.lineno or 0 if isinstance(error, SyntaxError) and error.filename == _ANSWER else _line_of(error)
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return {
+        "type": type(error).__name__[:100],
+        "message": str(message)[:_MAX_MESSAGE].encode(errors="replace").decode(),
+        "line": line,
+    }
+
+
+def _line_of(error: BaseException) -> int:
+    """The last line of the student's own text that the error passed through."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _ANSWER:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+# ---- the loop
+
+
+def main(role: str, limits: dict[str, int]) -> None:
+    channel = _Channel()
+    started = time.perf_counter()
+    serve = {"kernel": _run_kernels, "python": _run_python}[role]
+    if role == "kernel":
+        _prepare_kernels()
+    elif hasattr(signal, "SIGALRM"):
+        signal.signal(signal.SIGALRM, _on_alarm)
+    _limit_resources(limits)
+    sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", errors="replace")
+    channel.send({"event": "ready", "uid": getattr(os, "getuid", int)(), "seconds": time.perf_counter() - started})
+    for frame in channel.requests():
+        serve(frame.header, frame.arrays, channel.send)
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
