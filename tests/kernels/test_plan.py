@@ -1,0 +1,138 @@
+"""The `//@` lines of a kernel text: what they say, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from convladder.kernels import compile_cuda, out, plan
+from convladder.kernels.errors import ArgumentError, GeometryError, KernelNameError, PlanError
+
+TWO_STEPS = """
+//@ const TILE = 64
+//@ const HALF = TILE // 2
+//@ temp twice float[n]
+//@ launch scale grid=cdiv(n, TILE) block=TILE args=(x, twice, n)
+//@ launch scale grid=(cdiv(n, HALF), 1) block=(HALF, 1, 1) args=(twice, y, n)
+__global__ void scale(const float* in, float* result, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) result[i] = 2 * in[i] + 0 * TILE;
+}
+"""
+
+
+def compiled(source, on="sim"):
+    text = plan.parse(source)
+    return compile_cuda(source, on, options=text.options()), text
+
+
+def test_launches_run_in_order_over_consts_and_temps(on):
+    module, text = compiled(TWO_STEPS, on)
+    x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+    results = plan.run(module, text, {"n": 100}, {"x": x, "y": out(y)})
+    assert [name for name, _ in results] == ["scale", "scale"]
+    np.testing.assert_array_equal(y, 4 * x)
+
+
+def test_consts_are_given_to_the_compiler():
+    assert plan.parse(TWO_STEPS).options() == ("-DTILE=64", "-DHALF=32")
+
+
+def test_default_arguments_serve_a_launch_without_args():
+    module, text = compiled("//@ launch f grid=1 block=n\n__global__ void f(float* y, int n) { y[threadIdx.x] = n; }")
+    y = np.zeros(5, np.float32)
+    plan.run(module, text, {"n": 5}, {"y": out(y)}, default_args=("y", "n"))
+    assert (y == 5).all()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("//@ lunch f grid=1 block=1", "write //@ const, temp, launch or needs"),
+        ("//@ launch f grid=1", "does not say `block=`"),
+        ("//@ launch f block=1", "does not say `grid=`"),
+        ("//@ launch f grid=1 block=1 stream=2", "a launch has no `stream`"),
+        ("//@ launch f grid=(1,2,3,4) block=1", "grid has 4 sizes"),
+        ("//@ launch f grid=() block=1", "grid has 0 sizes"),
+        ("//@ launch f grid=__import__('os') block=1", "not allowed here"),
+        ("//@ launch f grid=(1, block=1", "is not an expression"),
+        ("//@ launch f 12 grid=1 block=1", "cannot read"),
+        ("//@ launch", "needs the kernel's name"),
+        ("//@ const TILE", "write `//@ const TILE = 256`"),
+        ("//@ const TILE = N", "no symbol N"),
+        ("//@ const TILE = 1 / 3", "not a whole number"),
+        ("//@ temp col float", "write `//@ temp col float[N*C]`"),
+        ("//@ temp col matrix[4]", "write `//@ temp col float[N*C]`"),
+        ("//@ needs import os", "is not an expression"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(line, says):
+    with pytest.raises(PlanError) as error:
+        plan.parse("// a comment\n\n" + line)
+    assert says in str(error.value)
+    assert error.value.line == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "says"),
+    [
+        ("grid=0 block=1", PlanError, "must be at least 1"),
+        ("grid=-n block=1", PlanError, "must be at least 1"),
+        ("grid=1 block=2048", PlanError, "block.x = 2048"),
+        ("grid=1 block=(64, 64)", PlanError, "4096 threads"),
+        ("grid=2**40 block=1", PlanError, "grid.x"),
+        ("grid=2**30 block=1024", PlanError, "the engine runs at most"),
+        ("grid=(1, 70000) block=1", PlanError, "grid.y = 70000"),
+        ("grid=n/2 block=1", PlanError, "not a whole number"),
+        ("grid=1 block=1 shared=-4", PlanError, "cannot be negative"),
+        ("grid=m block=1", PlanError, "no symbol m"),
+        ("grid=1 block=1 args=(y)", ArgumentError, "has 2 parameters"),
+        ("grid=1 block=1 args=(y, y)", ArgumentError, "not a pointer"),
+        ("grid=1 block=1 args=(n, n)", ArgumentError, "a pointer takes an array"),
+        ("grid=1 block=1 args=(y, 2**40)", ArgumentError, "does not fit into int32"),
+        ("grid=1 block=1 args=(y, z)", PlanError, "no symbol z"),
+    ],
+)
+def test_a_launch_that_cannot_be_made_says_why(line, error, says):
+    module, text = compiled(f"//@ launch f {line}\n__global__ void f(float* y, int n) {{ y[0] = n; }}")
+    with pytest.raises(error) as raised:
+        plan.run(module, text, {"n": 5}, {"y": np.zeros(5, np.float32)}, ("y", "n"))
+    assert says in str(raised.value)
+
+
+def test_a_launch_of_another_kernel_lists_those_that_are_there():
+    module, text = compiled("//@ launch g grid=1 block=1\n__global__ void f(float* y) { y[0] = 1; }")
+    with pytest.raises(KernelNameError, match="no kernel 'g' in the source; its kernels: f"):
+        plan.run(module, text, {}, {"y": np.zeros(1, np.float32)}, ("y",))
+
+
+def test_a_text_without_a_launch_line_is_told_how_to_write_one():
+    module, text = compiled("__global__ void f(float* y) { y[0] = 1; }")
+    with pytest.raises(PlanError, match="//@ launch NAME grid="):
+        plan.run(module, text, {}, {"y": np.zeros(1, np.float32)}, ("y",))
+
+
+@pytest.mark.parametrize("elements", ["0", "-1", "2**40"])
+def test_a_temp_of_no_or_too_many_elements_is_refused(elements):
+    module, text = compiled(
+        f"//@ temp t float[{elements}]\n//@ launch f grid=1 block=1 args=t\n__global__ void f(float* y) {{ y[0] = 1; }}"
+    )
+    with pytest.raises(PlanError, match="temp t would have"):
+        plan.run(module, text, {}, {})
+
+
+def test_needs_name_the_values_that_break_them():
+    text = plan.parse("//@ needs dil == 1 and groups == 1")
+    text.check_needs({"dil": 1, "groups": 1}, "rung")
+    with pytest.raises(GeometryError, match=r"rung needs dil == 1 and groups == 1; here dil = 2, groups = 1"):
+        text.check_needs({"dil": 2, "groups": 1}, "rung")
+    with pytest.raises(GeometryError, match="dil must be equal in height and width"):
+        text.check_needs({"dilh": 1, "dilw": 2, "groups": 1}, "rung")
+
+
+def test_a_temp_is_undefined_until_written():
+    module, text = compiled(
+        "//@ temp t float[4]\n//@ launch f grid=1 block=4 args=(t, y)\n"
+        "__global__ void f(float* t, float* y) { y[threadIdx.x] = t[threadIdx.x]; }"
+    )
+    ((_, result),) = plan.run(module, text, {}, {"y": out(np.zeros(4, np.float32))})
+    assert result.faults[0].kind == "uninitialised"
+    assert result.faults[0].array == "t"
