@@ -181,8 +181,9 @@ def _inside(path: str, folder: str) -> bool:
 
 def _bwrap(shown: Layout, sources: Sequence[str], tmp_bytes: int) -> list[str]:
     small = str(1 << 20)
-    args = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
-    args += ["--new-session", "--clearenv", "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
+    args = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"]
+    args += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    args += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
     args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
     args += ["--dev", "/dev", "--size", small, "--tmpfs", "/dev/shm"]
     for device in shown.devices:

@@ -21,7 +21,7 @@ import numpy as np
 
 _MAGIC = b"CVF1"
 _PREFIX = struct.Struct("<4sIQ")
-_DTYPES = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8".split())
+_DTYPES = frozenset(["|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8"])
 _MAX_DIMENSIONS = 8
 
 #: What a header may be long. The largest is the counters of a task's cases, tens of kilobytes.

@@ -116,7 +116,8 @@ def available() -> tuple[bool, str]:
         if missing:
             return False, f"{', '.join(missing)} is missing, which a grader that is root needs: apt install util-linux"
     try:
-        tried = subprocess.run(bubblewrap.probe("python"), capture_output=True, timeout=30, cwd="/", env=_outer_environment())
+        command = bubblewrap.probe("python")
+        tried = subprocess.run(command, capture_output=True, timeout=30, cwd="/", env=_outer_environment())
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, f"bubblewrap does not start: {error}"
     if tried.returncode or tried.stdout.strip() != b"inside":
@@ -129,8 +130,9 @@ def _start_advice(stderr: str) -> str:
     advice = "try it by hand: bwrap --unshare-all --ro-bind / / true"
     if "namespace" in stderr or "Operation not permitted" in stderr or "setting up uid map" in stderr:
         advice = (
-            "this system forbids user namespaces to ordinary users; allow them (sysctl kernel.unprivileged_userns_clone=1, "
-            "on Ubuntu 24.04 also kernel.apparmor_restrict_unprivileged_userns=0), or in a container give it CAP_SYS_ADMIN"
+            "this system forbids user namespaces to ordinary users; allow them with sysctl "
+            "kernel.unprivileged_userns_clone=1, on Ubuntu 24.04 also kernel.apparmor_restrict_unprivileged_userns=0; "
+            "in a container give it CAP_SYS_ADMIN"
         )
     return f"bubblewrap cannot make a sandbox here ({said}): {advice}"
 

@@ -87,27 +87,28 @@ def _limit_resources(limits: dict[str, int]) -> None:
 
 def _prepare_kernels() -> None:
     """What every kernel request needs, imported before the first one comes."""
-    from convladder.kernels import compiler, launch, plan, sim  # noqa: F401
+    from convladder.kernels import plan, sim  # noqa: F401
 
-    with contextlib.suppress(Exception):  # loading the compiler's library takes longest; a failure shows when it is used
+    # Loading the compiler's library takes longest. A failure shows again, as a typed error, when it is used.
+    with contextlib.suppress(Exception):
         from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()
 
 
 def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
-    from convladder.kernels import errors, launch, plan
+    from convladder.kernels import compile_cuda, errors, plan
 
     source = request["source"]
     stage, index = "compile", -1
     try:
         parsed = plan.parse(source)
-        modules = {"sim": launch.compile_cuda(source, on="sim", options=parsed.options())}
+        modules = {"sim": compile_cuda(source, on="sim", options=parsed.options())}
         if request["on"] == "gpu":
-            modules["gpu"] = launch.compile_cuda(source, on="gpu", options=parsed.options())
+            modules["gpu"] = compile_cuda(source, on="gpu", options=parsed.options())
         send({"event": "compiled", "kernels": modules["sim"].kernels})
         stage = "launch"
-        for index, case in enumerate(request["cases"]):  # noqa: B007 - named in the error frame
+        for index, case in enumerate(request["cases"]):
             reply, outputs = _run_case(modules, parsed, request, case, arrays)
             send({"event": "case", "index": index, **reply}, outputs)
             if reply["faults"]:
@@ -121,7 +122,8 @@ def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callab
 def _described(error: Exception) -> dict[str, Any]:
     """A typed error as JSON: its class, its message, its line, and what it carries besides."""
     message = str(error)[:_MAX_MESSAGE] or type(error).__name__
-    found: dict[str, Any] = {"type": type(error).__name__, "message": message, "line": getattr(error, "line", None) or 0}
+    line = getattr(error, "line", None) or 0
+    found: dict[str, Any] = {"type": type(error).__name__, "message": message, "line": line}
     if (fault := getattr(error, "fault", None)) is not None:
         found["fault"] = asdict(fault)
     if (diagnostics := getattr(error, "diagnostics", None)) is not None:
@@ -156,10 +158,10 @@ def _run_case(
 
 def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
     """Private copies of the inputs, and outputs whose contents are undefined."""
-    from convladder.kernels import launch
+    from convladder.kernels import out
 
     copies = {name: arrays[i].copy() for name, i in {**case["inputs"], **case["inouts"]}.items()}
-    return {**copies, **{n: launch.out(np.empty(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
+    return {**copies, **{n: out(np.empty(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
 
 
 # ---- Python functions
