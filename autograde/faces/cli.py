@@ -1,0 +1,362 @@
+"""The command line: `convladder`.
+
+Exit codes: 0 fine; 1 the thing checked failed; 2 bad usage or bad input, told in one paragraph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from ... import __version__
+from ...kernels.errors import ConvladderError
+
+# Each command imports what it needs when it runs, so that `--help` and `check` start fast.
+
+_NOTEBOOK = click.Path(dir_okay=False, path_type=Path)
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+class _Group(click.Group):
+    """Tells expected errors in one paragraph on stderr; anything else is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConvladderError as error:
+            _fail(str(error))
+        except BrokenPipeError:  # `convladder … | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+
+
+def _fail(message: str) -> NoReturn:
+    from .report import plain
+
+    paragraph = textwrap.fill(" ".join(plain(message).split()), 100, break_long_words=False, break_on_hyphens=False)
+    click.echo(paragraph, err=True)
+    sys.exit(2)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="convladder")
+def main() -> None:
+    """Convolution kernels in CUDA: labs, checks and grades, with or without a GPU."""
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(as_json: bool) -> None:
+    """What this machine can do, and what to install for more."""
+    from dataclasses import asdict
+
+    from rich.text import Text
+
+    from ..course import doctor as examination
+    from .report import plain
+
+    findings = examination.examine()
+    missing = [f for f in findings if f.needed and not f.ok]
+    if as_json:
+        click.echo(json.dumps([asdict(f) for f in findings], indent=1))
+        sys.exit(1 if missing else 0)
+    console = _console()
+    for f in findings:
+        mark = ("✓", "blue") if f.ok else ("✗", "bold red") if f.needed else ("–", "dim")
+        console.print(Text.assemble(mark, f" {f.name:<14} ", plain(f.says)))
+        if not f.ok and f.advice:
+            console.print(Text(f"  {'':<14} → {f.advice}", "dim"))
+    if missing:
+        console.print(Text(f"\nNot ready: {', '.join(f.name for f in missing)} must work for anything to run."))
+        sys.exit(1)
+    without = "" if any(f.name == "GPU" and f.ok for f in findings) else " They need no GPU."
+    console.print(Text(f"\nReady: labs can be opened, checked and measured here.{without}"))
+
+
+# --- check ---------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("notebook", type=_NOTEBOOK)
+@click.option("--lab", help="The lab, where the notebook does not say it.")
+@click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
+@click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
+def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
+    """Check one notebook on its public cases: the same records as in Jupyter and in grading.
+
+    The notebook's own kernels run as a plain child process: check your own work, grade other people's.
+    """
+    from ..judge import judge, spec, submission
+    from . import terminal
+
+    loaded = spec.load(lab or infer_lab(notebook, spec.names()))
+    read = submission.read(notebook, loaded)
+    record = judge.judge(
+        loaded,
+        read,
+        student=read.student or "",
+        on=on,
+        timing="counters",
+        hidden=False,
+        secret=b"public",
+        sandbox="none",
+    )
+    record.notebook = str(notebook)
+    if as_json:
+        click.echo(record.to_json(), nl=False)
+    else:
+        _console().print(terminal.record(record, titles(loaded)))
+    failed = record.problems or any(c.passed is False or (c.passed is None and not c.manual) for c in record.checks)
+    sys.exit(1 if failed else 0)
+
+
+def titles(spec: Any) -> dict[str, str]:
+    return {task.name: task.title for task in spec.tasks}
+
+
+def infer_lab(notebook: Path, labs: list[str]) -> str:
+    """The lab that a notebook names in its open_lab(...) cell, else in its file name."""
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell.get("cell_type") == "code"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        texts = []  # the reader of submissions will say what is wrong with the file
+    for text in texts:
+        opened = re.search(r"""^\s*open_lab\(\s*["']([\w.-]+)["']""", text, re.MULTILINE)
+        if opened:
+            return opened.group(1)
+    for lab in labs:
+        if lab in (notebook.stem, notebook.parent.name):
+            return lab
+    raise click.UsageError(
+        f"{notebook} does not say which lab it is (no open_lab(\"…\") cell): name it with --lab, one of {', '.join(labs)}."
+    )
+
+
+# --- grade and demo ------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("lab")
+@click.option("--submissions", type=_FOLDER, required=True, help="The folder with every student's notebook.")
+@click.option("--out", type=_FOLDER, help="Where grades go.  [default: grades/LAB]")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
+@click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
+@click.option(
+    "--timing", type=click.Choice(["counters", "off"]), default="counters", show_default=True,
+    help="What performance is graded by.",
+)  # fmt: skip
+@click.option("--no-sandbox", is_flag=True, help="Run students' work unprotected, with all your rights.")
+@click.option("--force", is_flag=True, help="Judge again what is graded already.")
+def grade(
+    lab: str, submissions: Path, out: Path | None, workers: int | None, on: str, timing: str, no_sandbox: bool,
+    force: bool,
+) -> None:  # fmt: skip
+    """Grade a class. An interrupted run goes on where it stopped.
+
+    Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb or DIR/STUDENT.ipynb.
+    """
+    from ..course.grade import Settings
+
+    sandbox = "none" if no_sandbox else _require_sandbox()
+    settings = Settings(on=on, timing=timing, sandbox=sandbox, workers=workers or cores(), force=force)
+    _grade(lab, submissions, out or Path("grades", lab), settings)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _require_sandbox() -> str:
+    from ..judge import sandbox
+
+    there, reason = sandbox.available()
+    if not there:
+        raise ConvladderError(
+            f"There is no sandbox here, so students' work is not run: {reason} "
+            "Install bubblewrap (Debian, Ubuntu: apt install bubblewrap), or, if you trust every one of these "
+            "submissions with all the rights that you have on this machine, say --no-sandbox."
+        )
+    return "bwrap"
+
+
+def _grade(lab: str, submissions: Path, out: Path, settings: Any) -> None:
+    """Grade with a progress bar, write the pages, print the table, exit 1 where judging broke down."""
+    from rich.text import Text
+
+    from ..course import grade as grading
+    from ..judge import spec as specs
+    from . import report, terminal
+
+    spec = specs.load(lab)
+    named = titles(spec)
+    console = _console()
+    with _progress(console) as advance:
+
+        def watch(done: int, total: int, record: Any, kept: bool) -> None:
+            report.write_feedback(record, out, spec.title, named)
+            advance(done, total, report.one_line(record.student))
+
+        try:
+            grades = grading.grade_class(lab, submissions, out, settings, watch)
+        except KeyboardInterrupt:
+            click.echo(f"Stopped. What is graded is kept in {out}; the same command goes on from there.", err=True)
+            sys.exit(130)
+    index = report.write_class_page(grades, out, spec.title)
+    console.print(terminal.class_table(grades))
+    for line in _closing(grades, out, index):
+        console.print(Text(report.plain(line)))
+    if grades.unfinished:
+        sys.exit(1)
+
+
+def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
+    new = len(grades.records) - grades.kept
+    yield f"{new} graded, {grades.kept} kept from an earlier run" if grades.kept else f"{new} graded"
+    yield f"class   {index}"
+    yield f"table   {out / 'grades.csv'}"
+    yield f"pages   {out / 'feedback'}/ (for students)"
+    yield f"records {out / 'records'}/ (with hidden inputs: not for students)"
+    if grades.ignored:
+        yield f"not notebooks, left out: {', '.join(grades.ignored[:8])}"
+    if grades.strays:
+        yield f"records without a submission, left out: {', '.join(grades.strays[:8])}"
+    if grades.unfinished:
+        names = ", ".join(r.student for r in grades.unfinished)
+        yield f"NOT JUDGED: {names}. Run the same command again; it judges these anew."
+
+
+@contextlib.contextmanager
+def _progress(console: Any) -> Iterator[Any]:
+    """Yields advance(done, total, name); nothing is drawn where the output is not a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    columns = (
+        TextColumn("grading"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+
+        def advance(done: int, total: int, name: str) -> None:
+            bar.update(task, completed=done, total=total, description=Text(name).plain[:40])
+
+        yield advance
+
+
+@main.command()
+@click.option("--out", type=_FOLDER, default=Path("build", "demo"), show_default=True, help="Where pages go.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
+def demo(out: Path, workers: int | None) -> None:
+    """The main job in one go: build lab 01, grade its sample class, print the grades with their reasons."""
+    from ..course import build as building
+    from ..course import sample
+    from ..course.grade import Settings
+    from ..judge import sandbox
+
+    lab = "01_direct"
+    there, reason = sandbox.available()
+    if not there:
+        click.echo(f"No sandbox here ({reason.rstrip('.')}): the sample class, which is our own, runs without one.")
+    building.build_lab(lab)
+    submissions = out / "submissions"
+    sample.sample_class(lab, submissions)
+    settings = Settings(sandbox="bwrap" if there else "none", workers=workers or cores(), force=True)
+    _grade(lab, submissions, out, settings)
+
+
+# --- build and prove -----------------------------------------------------------------------------
+
+
+@main.command()
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where labs/ is stale.")
+def build(only_check: bool) -> None:
+    """Build labs/ from solutions/ and kernels/ladder/."""
+    from ..course import build as building
+
+    if only_check:
+        stale = building.stale()
+        for path in stale:
+            click.echo(f"stale: {path}")
+        click.echo("Run `convladder build` and commit." if stale else "labs/ is what its sources build.")
+        sys.exit(1 if stale else 0)
+    for path in building.write():
+        click.echo(path)
+
+
+@main.command()
+@click.argument("labs", nargs=-1)
+def prove(labs: tuple[str, ...]) -> None:
+    """Prove labs: the stub scores 0, the solution full, each wrong submission its named failure, no stale file."""
+    from ..course import prove as proving
+
+    raise NotImplementedError(proving, labs)
+
+
+# --- run -----------------------------------------------------------------------------------------
+
+
+class _Sizes(click.ParamType):
+    """One to three sizes: `4`, `4,4` or `4x4x2`."""
+
+    name = "X[,Y[,Z]]"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = re.split(r"\s*[,x]\s*", str(value).strip())
+        if not 1 <= len(parts) <= 3 or not all(p.isdigit() for p in parts):
+            self.fail(f"{value!r} is not one to three sizes, such as 4 or 4,4.", param, ctx)
+        return tuple(int(p) for p in parts)
+
+
+@main.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--kernel", required=True, metavar="NAME")
+@click.option("--grid", type=_Sizes(), required=True, help="Blocks.")
+@click.option("--block", type=_Sizes(), required=True, help="Threads a block.")
+@click.option("--arg", "arguments", multiple=True, metavar="NAME=WHAT", help="x=float[256]:random, y=float[256]:out, n=256")
+@click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
+@click.option("--json", "as_json", is_flag=True, help="Print faults, counters and outputs as JSON.")
+def run(
+    file: Path, kernel: str, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[str, ...], shared: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run any kernel of a CUDA file on the engine, and report its faults and counters.
+
+    Array contents: random, zeros, ones, arange, out (undefined until written) or a .npy file. Sizes and
+    numbers may name numbers given before them, as in --arg n=256 --arg 'x=float[4*n]:random'.
+    """
+    from . import single, terminal
+
+    done = single.run(file, kernel, grid, block, arguments, shared)
+    if as_json:
+        click.echo(json.dumps(done.to_json(), indent=1, allow_nan=False))
+    else:
+        _console().print(terminal.single_run(done))
+    sys.exit(1 if done.result.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The labs' figures, drawn from their parameters.
+
+Each function returns a Picture: an SVG that takes its text colour from the page, so that it reads on a light
+and on a dark theme, with a text that says the same in words. Colours are told apart by colour-blind readers
+(Okabe and Ito's palette), and nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from ...kernels.layouts import source_index
+
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+VERMILION = "#D55E00"
+
+#: Drawn in this colour, a mark takes the text colour of the page.
+_INK = "#010203"
+
+SECTOR_FLOATS = 8
+WARP = 32
+
+
+@dataclass(frozen=True, repr=False)
+class Picture:
+    """An SVG, and `alt`: what it shows, in words."""
+
+    svg: str
+    alt: str
+
+    def _repr_html_(self) -> str:
+        return Markup('<figure style="margin:0.5em 0" role="img" aria-label="{}">{}</figure>').format(
+            self.alt, Markup(self.svg)
+        )
+
+    def __repr__(self) -> str:
+        return self.alt
+
+
+def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> Picture:
+    """The window of output (p, q) over an H x W image and its padding, tap by tap."""
+    figure, axes = _plane(H + 2 * pad, W + 2 * pad, cell=0.42)
+    axes.set_xlim(-pad, W + pad)
+    axes.set_ylim(H + pad, -pad)
+    for h in range(-pad, H + pad):
+        for w in range(-pad, W + pad):
+            inside = 0 <= h < H and 0 <= w < W
+            style = "solid" if inside else "dotted"
+            axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=_INK, linewidth=0.8, linestyle=style))
+    taps = {(r, s): source_index(p, q, r, s, U, pad, H, W) for r in range(R) for s in range(S)}
+    for (r, s), read in taps.items():
+        h, w = p * U - pad + r, q * U - pad + s
+        color, hatch = (BLUE, "") if read else (ORANGE, "////")
+        axes.add_patch(Rectangle((w, h), 1, 1, facecolor=color, alpha=0.35, linewidth=0))
+        if hatch:
+            axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=color, linewidth=0, hatch=hatch))
+        axes.text(w + 0.5, h + 0.5, f"{r},{s}", ha="center", va="center", fontsize=9, color=_INK)
+    corner = (q * U - pad, p * U - pad)
+    axes.add_patch(Rectangle(corner, S, R, fill=False, edgecolor=_INK, linewidth=2.2))
+    read = sum(1 for element in taps.values() if element)
+    alt = (
+        f"The {R} by {S} window of output ({p}, {q}) over a {H} by {W} image with padding {pad}, stride {U}. "
+        f"Of its {len(taps)} taps {read} read the image (solid cells) and {len(taps) - read} fall into the padding "
+        f"(hatched, dotted cells). The window's corner lies at row {corner[1]}, column {corner[0]}."
+    )
+    return Picture(_svg(figure, f"taps r,s of output ({p}, {q}): {read} read, {len(taps) - read} in the padding"), alt)
+
+
+def warp(
+    P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True
+) -> Picture:
+    """The outputs of the first warp on a P x Q plane and the sectors that hold them.
+
+    block    (x, y) sizes
+    along    what threadIdx.x counts: the "rows" or the "columns" of the output
+    counted  say the number of sectors; without it the reader counts
+    """
+    lanes = [(lane % block[0], lane // block[0]) for lane in range(WARP)]
+    outputs = [(x, y) if along == "rows" else (y, x) for x, y in lanes]
+    outputs = [(p, q) for p, q in outputs if p < P and q < Q]
+    sectors = sorted({(p * Q + q) // SECTOR_FLOATS for p, q in outputs})
+    figure, axes = _plane(P, Q, cell=0.14)
+    axes.set_xlim(0, Q)
+    axes.set_ylim(P, 0)
+    for p in range(P + 1):
+        axes.plot([0, Q], [p, p], color=_INK, linewidth=0.2)
+    for q in range(Q + 1):
+        axes.plot([q, q], [0, P], color=_INK, linewidth=0.2)
+    for p, q in outputs:
+        axes.add_patch(Rectangle((q, p), 1, 1, facecolor=BLUE, linewidth=0))
+    for sector in sectors:
+        for p, q, length in _runs(sector, Q):
+            axes.add_patch(Rectangle((q, p), length, 1, fill=False, edgecolor=VERMILION, linewidth=1.3))
+    where = f"{len(sectors)} sectors" if counted else "sectors"
+    alt = (
+        f"A plane of {P} by {Q} outputs, stored row by row; threadIdx.x counts the {along} of a {block[0]} by {block[1]} block. "
+        f"The first warp's {len(outputs)} outputs fill {_extent(outputs)} and lie in {where} of {SECTOR_FLOATS} floats."
+    )
+    return Picture(_svg(figure, f"threadIdx.x counts {along}: {len(outputs)} outputs of the first warp in {where}"), alt)
+
+
+def _extent(outputs: list[tuple[int, int]]) -> str:
+    rows = {p for p, _ in outputs}
+    columns = {q for _, q in outputs}
+    return f"{len(rows)} rows of {len(columns)} columns"
+
+
+def _runs(sector: int, Q: int) -> list[tuple[int, int, int]]:
+    """A sector as (row, first column, length): in two rows where the end of one falls into it."""
+    runs: list[tuple[int, int, int]] = []
+    for element in range(sector * SECTOR_FLOATS, (sector + 1) * SECTOR_FLOATS):
+        p, q = divmod(element, Q)
+        if runs and runs[-1][0] == p:
+            runs[-1] = (p, runs[-1][1], runs[-1][2] + 1)
+        else:
+            runs.append((p, q, 1))
+    return runs
+
+
+def _plane(rows: int, columns: int, cell: float) -> tuple[Figure, Any]:
+    """A figure for rows x columns cells of `cell` inches, the first row on top."""
+    figure = Figure(figsize=(max(columns * cell, 3.6), rows * cell + 0.35))
+    axes = figure.add_axes((0.01, 0.01, 0.98, (rows * cell) / (rows * cell + 0.35)))
+    axes.set_aspect("equal", anchor="SW")
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The figure's SVG, the same bytes for the same figure, in the page's text colour."""
+    figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=10, color=_INK)
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "convladder", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = file.getvalue()
+    return svg[svg.index("<svg") :].replace(_INK, "currentColor").strip()

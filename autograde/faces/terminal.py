@@ -1,0 +1,172 @@
+"""Draw records for a terminal, through rich. Text from records goes in as `Text`: never read as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..course.grade import Grades
+from ..judge.record import CheckRecord, SubmissionRecord
+from .report import (
+    BY_HAND,
+    FAILED,
+    PASSED,
+    CheckView,
+    Loss,
+    SourceRow,
+    State,
+    TaskView,
+    Traffic,
+    also_text,
+    by_task,
+    losses,
+    one_line,
+    plain,
+    points,
+    task_view,
+)
+
+#: The pages' two colours, in the terminal's own palette.
+_STYLES = {"good": "blue", "bad": "bold red", "part": "yellow", "hand": "yellow", "skip": "dim"}
+
+
+def symbol(state: State) -> Text:
+    return Text(state.symbol, _STYLES[state.style])
+
+
+def checks(
+    records: Sequence[CheckRecord], titles: Mapping[str, str], sources: Mapping[str, str] | None = None
+) -> RenderableType:
+    """What `check` says: a task after the other, the first failure of each in full."""
+    views = [
+        task_view(name, own, titles.get(name, ""), (sources or {}).get(name, ""))
+        for name, own in by_task(records).items()
+    ]
+    return Group(*(_task(view) for view in views))
+
+
+def _task(view: TaskView) -> RenderableType:
+    head = Text.assemble(symbol(view.state), " ", (view.title, "bold"), "  ", (view.points, "dim"))
+    parts: list[RenderableType] = [head]
+    if view.first is not None:
+        parts.extend(_check(view.first))
+    for check in view.others:
+        parts.extend(_check(check))
+    if view.skipped:
+        parts.append(Text(f"  – not reached: {view.skipped}", "dim"))
+    if view.passed:
+        names = ", ".join(check.label for check in view.passed)
+        parts.append(Text.assemble("  ", symbol(PASSED), (f" {names}", "dim")))
+    return Group(*parts)
+
+
+def _check_line(check: CheckView) -> Text:
+    return Text.assemble("  ", symbol(check.state), f" {check.label}  ", (check.points, "dim"))
+
+
+def _check(check: CheckView) -> list[RenderableType]:
+    parts: list[RenderableType] = [_check_line(check)]
+    if check.rationale:
+        parts.append(_indented(Text(check.rationale)))
+    if check.excerpt:
+        parts.append(_indented(_excerpt(check.excerpt)))
+    if check.sketch:
+        parts.append(_indented(Text(check.sketch)))
+    if check.help:
+        parts.append(_indented(Text.assemble(("→ ", "bold blue"), check.help)))
+    return parts
+
+
+def _indented(text: Text) -> RenderableType:
+    return Padding(text, (0, 0, 0, 4))
+
+
+def _excerpt(rows: Sequence[SourceRow]) -> Text:
+    text = Text()
+    for row in rows:
+        text.append(f"{row.number:4} │ {row.text}\n", "bold" if row.at else "dim")
+        if row.caret:
+            text.append(f"     │ {row.caret}\n", "bold red")
+    text.rstrip()
+    return text
+
+
+def record(judged: SubmissionRecord, titles: Mapping[str, str]) -> RenderableType:
+    """What `convladder check` prints of one notebook."""
+    parts: list[RenderableType] = [Text.assemble(symbol(FAILED), f" {plain(p)}") for p in judged.problems]
+    parts.append(checks(judged.checks, titles))
+    manual = f", and {points(judged.manual_max)} given by hand" if judged.manual_max else ""
+    parts.append(Text(f"\n{points(judged.score)} of {points(judged.max)} points{manual}", "bold"))
+    return Group(*parts)
+
+
+def class_table(grades: Grades) -> Table:
+    """The table of grades, with a one-line reason for each lost point."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("student", style="bold", overflow="fold", max_width=28)
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("lost", justify="right", no_wrap=True)
+    table.add_column("because", overflow="fold", ratio=1)
+    for judged in grades.records:
+        reasons = _reasons(judged)
+        total = Text.assemble(points(judged.score), (f" / {points(judged.max)}", "dim"))
+        table.add_row(Text(one_line(judged.student)), total, *reasons[0])
+        for lost, why in reasons[1:]:
+            table.add_row("", "", lost, why)
+    return table
+
+
+def _reasons(judged: SubmissionRecord) -> list[tuple[Text, Text]]:
+    rows = [(Text(FAILED.symbol, "bold red"), Text(one_line(p), "red")) for p in judged.problems]
+    found = losses(judged)
+    if judged.problems and judged.score == 0:
+        return rows
+    rows += [(Text(f"−{points(loss.points)}", _STYLES[loss.state.style]), _reason(loss)) for loss in found]
+    if not rows:
+        by_hand = f"; {points(judged.manual_max)} more {BY_HAND.word}" if judged.manual_max else ""
+        rows = [(symbol(PASSED), Text(f"full points{by_hand}", "dim"))]
+    return rows
+
+
+def _reason(loss: Loss) -> Text:
+    text = Text.assemble((loss.check, "bold"), f" {loss.reason}")
+    if loss.also:
+        text.append(f" (and {also_text(loss)})", "dim")
+    return text
+
+
+def traffic(seen: Traffic) -> RenderableType:
+    """Counters by source line, then their totals."""
+    parts: list[RenderableType] = []
+    if seen.rows:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for name in ("line", "source", "array", "requests", "sectors", "ideal", "per request"):
+            right = name not in ("source", "array")
+            table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="ellipsis")
+        for row in seen.rows:
+            style = "bold red" if row.wasteful else ""
+            table.add_row(
+                str(row.line or "–"),
+                Text(row.text, no_wrap=True, overflow="ellipsis"),
+                Text(f"{row.op} {row.array}"),
+                f"{row.requests:,}",
+                f"{row.sectors:,}",
+                f"{row.ideal:,}",
+                Text(f"{row.per_request:.1f}{' !' if row.wasteful else ''}", style),
+            )
+        parts.append(table)
+    parts += [Text(line) for line in seen.totals]
+    return Group(*parts)
+
+
+def as_text(drawn: RenderableType, width: int = 100) -> str:
+    """A drawing as plain text, for notebooks without HTML and for files."""
+    console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(drawn)
+    return capture.get()
