@@ -1,0 +1,45 @@
+"""The PTX engine: runs compiled CUDA C++ without a GPU, and accounts for every access.
+
+program = sim.load(ptx)
+faults, counters = sim.run(program, "saxpy", grid, block, [sim.Buffer("x", data, True), ...])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..result import Counters, Fault, Triple
+from . import numpy_executor
+from .isa import check_supported
+from .launch import Buffer, prepare
+from .program import Entry, Program, Symbol, load
+from .ptx import ParamSlot
+
+__all__ = ["Buffer", "Entry", "ParamSlot", "Program", "Symbol", "load", "run"]
+
+
+def run(
+    program: Program,
+    entry_name: str,
+    grid: Triple,
+    block: Triple,
+    params: Sequence[Buffer | bytes],
+    shared: int = 0,
+    checks: bool = True,
+    budget: int | None = None,
+    executor: str = "numpy",
+) -> tuple[list[Fault], Counters]:
+    """Run an entry once.
+
+    params    one for each parameter: a Buffer for a pointer to an array, else the parameter's bytes
+    shared    bytes of dynamic shared memory
+    checks    False: no faults and no counters, but accesses still stay inside their arrays
+    budget    instructions that the launch may issue, a warp's counted once; None: a rule that stops an
+              endless loop within a fraction of a second (launch.WARP_BUDGET)
+    executor  "llvm", or "numpy" for the plain reference executor
+    returns   faults, ranked, and counters
+    raises    UnsupportedPTX
+    """
+    launch = prepare(program, entry_name, grid, block, params, checks, budget)
+    check_supported(launch.entry.function)
+    return numpy_executor.run(launch)

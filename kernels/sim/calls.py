@@ -1,0 +1,217 @@
+"""Calls of device functions, inlined into the entry before anything else looks at it.
+
+A call's parameters live in the .param space; once inlined, each is a pseudo register of the caller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .ptx import (
+    Address,
+    Arguments,
+    Function,
+    Guard,
+    Instruction,
+    Module,
+    Name,
+    NotPredicate,
+    Operand,
+    PredicatePair,
+    Register,
+    Vector,
+    unsupported,
+)
+from .types import ScalarType, bits_type
+
+#: An entry never grows beyond this by inlining; nested templates of calls could explode.
+MAX_INSTRUCTIONS = 100_000
+
+
+def inline_calls(module: Module, entry: str) -> Function:
+    """The entry with every call replaced by the called code.
+
+    Raises UnsupportedPTX at recursion, at a call through a pointer and at a function without a body.
+    """
+    function = module.functions[entry]
+    if not any(ins.opcode == "call" for ins in function.code):
+        return function
+    return _Inliner(module).expand(function, "", (), {})
+
+
+#: The parameters of a call under way: name -> the pseudo registers that hold its pieces.
+Pieces = dict[str, dict[str, ScalarType]]
+
+
+class _Inliner:
+    def __init__(self, module: Module):
+        self.module = module
+        self.calls = 0
+
+    def expand(self, function: Function, suffix: str, callers: tuple[str, ...], pieces: Pieces) -> Function:
+        """A copy of the function in which every name ends in `suffix` and no call is left.
+
+        pieces   the parameters passed to the function; what it returns is added
+        """
+        out = Function(function.name, function.is_entry, function.params, function.returns)
+        labels_at: dict[int, list[str]] = {}
+        for label, at in function.labels.items():
+            labels_at.setdefault(at, []).append(label + suffix)
+        for variable in function.variables.values():
+            if variable.space != "param":
+                out.variables[variable.name + suffix] = replace(variable, name=variable.name + suffix)
+        rename = _Renamer(suffix, function)
+        end = f"$end{suffix}"
+        for i, instruction in enumerate(function.code):
+            for label in labels_at.get(i, ()):
+                out.labels[label] = len(out.code)
+            if instruction.opcode == "call":
+                self._call(out, instruction, suffix, (*callers, function.name), pieces)
+            elif suffix and instruction.opcode == "ret":
+                guard = rename.guard(instruction.guard)
+                out.code.append(Instruction("bra", (), (Name(end),), guard, instruction.line, instruction.text))
+            else:
+                renamed = rename.instruction(instruction)
+                out.code.append(_param_move(renamed, rename.params, suffix, out, pieces))
+            if len(out.code) > MAX_INSTRUCTIONS:
+                raise unsupported(instruction, f"more than {MAX_INSTRUCTIONS} instructions after inlining")
+        for label in labels_at.get(len(function.code), ()):
+            out.labels[label] = len(out.code)
+        out.labels[end] = len(out.code)
+        rename.declare(out)
+        return out
+
+    def _call(self, out: Function, call: Instruction, suffix: str, callers: tuple[str, ...], pieces: Pieces) -> None:
+        callee, returned, passed = self._target(call, callers)
+        self.calls += 1
+        inner = f"{suffix}~{self.calls}"
+        inside: Pieces = {}
+        for (formal, _), actual in zip(callee.params, passed):
+            assert isinstance(actual, Name)
+            outer = pieces.pop(actual.name + suffix, {})
+            inside[formal + inner] = _copy(out, outer, actual.name + suffix, formal + inner, call)
+        body = self.expand(callee, inner, callers, inside)
+        offset = len(out.code)
+        out.code += body.code
+        out.labels.update({label: at + offset for label, at in body.labels.items()})
+        out.variables.update(body.variables)
+        out.registers.update(body.registers)
+        for (formal, _), actual in zip(callee.returns, returned):
+            assert isinstance(actual, Name)
+            result = inside.get(formal + inner, {})
+            pieces[actual.name + suffix] = _copy(out, result, formal + inner, actual.name + suffix, call)
+
+    def _target(
+        self, call: Instruction, callers: tuple[str, ...]
+    ) -> tuple[Function, tuple[Operand, ...], tuple[Operand, ...]]:
+        """The called function, the names of its results and of its arguments."""
+        groups = [o.parts for o in call.operands if isinstance(o, Arguments)]
+        names = [o for o in call.operands if isinstance(o, Name)]
+        if call.guard or not names or names[0].name not in self.module.functions:
+            raise unsupported(call, "the engine does not execute calls through pointers")
+        callee = self.module.functions[names[0].name]
+        if callee.name in callers:
+            raise unsupported(call, f"the engine does not execute recursion (in {callee.name})")
+        if not callee.code:
+            raise unsupported(call, f"the engine does not know the function {callee.name}")
+        returned = groups.pop(0) if callee.returns else ()
+        return callee, returned, groups[0] if groups else ()
+
+
+def _copy(
+    out: Function, pieces: dict[str, ScalarType], source: str, target: str, call: Instruction
+) -> dict[str, ScalarType]:
+    """Copy a parameter between caller and callee, in the pieces that were stored."""
+    copied = {}
+    for name, kind in pieces.items():
+        piece = target + name[len(source) :]
+        out.registers[piece] = copied[piece] = kind
+        text = f"mov.{kind.name} {piece}, {name}"
+        operands = (Register(piece), Register(name))
+        out.code.append(Instruction("mov", (kind.name,), operands, None, call.line, text))
+    return copied
+
+
+def _param_move(instruction: Instruction, params: set[str], suffix: str, out: Function, pieces: Pieces) -> Instruction:
+    """ld.param and st.param of a call's parameter become a move of its pseudo register."""
+    if instruction.opcode not in ("ld", "st") or not instruction.has("param"):
+        return instruction
+    address = instruction.operands[1 if instruction.opcode == "ld" else 0]
+    if not isinstance(address, Address) or not isinstance(address.base, Name):
+        raise unsupported(instruction)
+    if address.base.name not in params:
+        return instruction  # a parameter of the entry itself
+    if instruction.width != 1:
+        raise unsupported(instruction, "the engine does not execute vector accesses to a call's parameters")
+    kind = instruction.type
+    move = bits_type(max(kind.bits, 16))  # registers are at least 16 bits wide
+    name = address.base.name + suffix
+    register = f"{name}+{address.offset}:{kind.bits}"
+    value = Register(register)
+    held = pieces.setdefault(name, {})
+    if instruction.opcode == "st":
+        held[register] = out.registers[register] = move
+        return replace(instruction, opcode="mov", modifiers=(move.name,), operands=(value, instruction.operands[1]))
+    if register not in held:
+        raise unsupported(instruction, "the engine cannot split a call's parameter")
+    target = instruction.operands[0]
+    if kind.bits == 8:
+        modifiers = ("s16" if kind.is_signed else "u16", kind.name)
+        return replace(instruction, opcode="cvt", modifiers=modifiers, operands=(target, value))
+    return replace(instruction, opcode="mov", modifiers=(move.name,), operands=(target, value))
+
+
+class _Renamer:
+    """Gives the names of an inlined function their suffix."""
+
+    def __init__(self, suffix: str, function: Function):
+        self.suffix = suffix
+        self.function = function
+        self.memory = {v.name for v in function.variables.values() if v.space in ("local", "shared")}
+        self.params = {v.name for v in function.variables.values() if v.space == "param"}
+        if suffix:  # the parameters of a function that is called
+            self.params |= {name for name, _ in (*function.params, *function.returns)}
+        self.used: dict[str, str] = {}
+
+    def declare(self, out: Function) -> None:
+        """Declare each register that the renamed code uses."""
+        for new, old in self.used.items():
+            out.registers[new] = self.function.register_type(old)
+
+    def register(self, name: str) -> str:
+        try:
+            self.function.register_type(name)
+        except KeyError:
+            return name  # a special register
+        new = name + self.suffix
+        self.used[new] = name
+        return new
+
+    def guard(self, guard: Guard | None) -> Guard | None:
+        return Guard(self.register(guard.register), guard.negated) if guard else None
+
+    def instruction(self, instruction: Instruction) -> Instruction:
+        return replace(
+            instruction,
+            guard=self.guard(instruction.guard),
+            operands=tuple(self.operand(o) for o in instruction.operands),
+        )
+
+    def operand(self, operand: Operand) -> Operand:
+        if isinstance(operand, Register):
+            return Register(self.register(operand.name))
+        if isinstance(operand, NotPredicate):
+            return NotPredicate(Register(self.register(operand.register.name)))
+        if isinstance(operand, PredicatePair):
+            return PredicatePair(
+                Register(self.register(operand.first.name)), Register(self.register(operand.second.name))
+            )
+        if isinstance(operand, Vector):
+            return Vector(tuple(self.operand(p) for p in operand.parts))
+        if isinstance(operand, Address):
+            base = self.operand(operand.base) if operand.base is not None else None
+            assert base is None or isinstance(base, Register | Name)
+            return Address(base, operand.offset)
+        if isinstance(operand, Name) and (operand.name in self.function.labels or operand.name in self.memory):
+            return Name(operand.name + self.suffix, operand.offset)
+        return operand

@@ -1,0 +1,131 @@
+"""The PTX that the engine executes: the one place that says what is supported.
+
+An instruction whose opcode, or any part of whose opcode, is not listed here stops the launch with
+UnsupportedPTX before anything runs.
+"""
+
+from __future__ import annotations
+
+from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, unsupported
+from .types import TYPES
+
+_INTS = "u16 u32 u64 s16 s32 s64"
+_FLOATS = "f32 f64"
+_BITS = "b16 b32 b64"
+_ALL = f"{_INTS} {_FLOATS} {_BITS}"
+_MEMORY = f"u8 s8 b8 {_ALL} v2 v4"
+_COMPARE = "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
+_CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_normal evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
+_ROUND = "rn rz rm rp ftz sat"
+
+#: opcode -> every part that may follow it.
+SUPPORTED: dict[str, frozenset[str]] = {
+    opcode: frozenset(parts.split())
+    for opcode, parts in {
+        "ld": f"{_MEMORY} {_CACHE} global param const local",
+        "st": f"{_MEMORY} {_CACHE} global local",
+        "mov": f"{_ALL} pred",
+        "cvta": "to global const local u64",
+        "add": f"{_INTS} {_FLOATS} {_ROUND}",
+        "sub": f"{_INTS} {_FLOATS} {_ROUND}",
+        "mul": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide",
+        "mad": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide",
+        "mul24": "lo hi u32 s32",
+        "mad24": "lo hi u32 s32",
+        "fma": f"{_FLOATS} {_ROUND}",
+        "div": f"{_INTS} {_FLOATS} rn ftz approx full",
+        "rem": _INTS,
+        "sad": _INTS,
+        "min": f"{_INTS} {_FLOATS} ftz NaN",
+        "max": f"{_INTS} {_FLOATS} ftz NaN",
+        "abs": f"s16 s32 s64 {_FLOATS} ftz",
+        "neg": f"s16 s32 s64 {_FLOATS} ftz",
+        "and": f"{_BITS} pred",
+        "or": f"{_BITS} pred",
+        "xor": f"{_BITS} pred",
+        "not": f"{_BITS} pred",
+        "cnot": _BITS,
+        "lop3": "b32",
+        "shl": _BITS,
+        "shr": f"{_BITS} {_INTS}",
+        "shf": "l r clamp wrap b32",
+        "bfe": "u32 s32 u64 s64",
+        "bfi": "b32 b64",
+        "bfind": "u32 s32 u64 s64 shiftamt",
+        "brev": "b32 b64",
+        "popc": "b32 b64",
+        "clz": "b32 b64",
+        "prmt": "b32",
+        "selp": _ALL,
+        "slct": f"{_ALL} ftz",
+        "setp": f"{_ALL} {_COMPARE} and or xor ftz",
+        "set": f"{_ALL} {_COMPARE} and or xor ftz",
+        "cvt": f"u8 s8 {_INTS} {_FLOATS} {_ROUND} rni rzi rmi rpi",
+        "sqrt": f"{_FLOATS} rn approx ftz",
+        "rcp": f"{_FLOATS} rn approx ftz",
+        "rsqrt": f"{_FLOATS} approx ftz",
+        "ex2": "f32 approx ftz",
+        "lg2": "f32 approx ftz",
+        "sin": "f32 approx ftz",
+        "cos": "f32 approx ftz",
+        "tanh": "f32 approx",
+        "copysign": _FLOATS,
+        "testp": f"{_FLOATS} finite infinite number notanumber normal subnormal",
+        "bra": "uni",
+        "ret": "uni",
+        "exit": "",
+        "trap": "",
+        "membar": "gl cta sys",
+        "fence": "acq_rel sc gpu cta sys",
+        "prefetch": "global L1 L2",
+    }.items()
+}
+
+#: Directed rounding is done for these, in single precision.
+_DIRECTED = frozenset({"add", "sub", "mul", "fma", "mad", "cvt"})
+
+SPECIAL_REGISTERS = frozenset(
+    {f"%{r}.{d}" for r in ("tid", "ntid", "ctaid", "nctaid") for d in "xyz"}
+    | {"%laneid", "%warpid", "%nwarpid", "WARP_SZ"}
+)
+
+
+def check_supported(function: Function) -> None:
+    """Raise UnsupportedPTX at the first instruction that the executors lack."""
+    for instruction in function.code:
+        _check(function, instruction)
+
+
+def _check(function: Function, instruction: Instruction) -> None:
+    parts = SUPPORTED.get(instruction.opcode)
+    if parts is None or not parts.issuperset(instruction.modifiers):
+        raise unsupported(instruction)
+    directed = {"rz", "rm", "rp"} & set(instruction.modifiers)
+    if directed and not (instruction.opcode in _DIRECTED and _can_round(instruction)):
+        raise unsupported(instruction)
+    for operand in instruction.operands:
+        inner = [operand.first, operand.second] if isinstance(operand, PredicatePair) else [operand]
+        for register in inner:
+            base = register.base if isinstance(register, Address) else register
+            if isinstance(base, Register) and not _known(function, base.name):
+                raise unsupported(instruction, f"the engine does not know the register {base.name}")
+    if instruction.opcode == "bra":
+        target = instruction.operands[0]
+        if not isinstance(target, Name) or target.name not in function.labels:
+            raise unsupported(instruction)
+
+
+def _can_round(instruction: Instruction) -> bool:
+    if instruction.opcode == "cvt":
+        return instruction.types == (TYPES["f32"], TYPES["f64"])
+    return instruction.type is TYPES["f32"]
+
+
+def _known(function: Function, name: str) -> bool:
+    if name in SPECIAL_REGISTERS or name == "_":
+        return True
+    try:
+        function.register_type(name)
+    except KeyError:
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""One launch, as every executor sees it: geometry, arrays with their windows, parameter bytes, budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..result import Triple
+from .addresses import LOCAL_WINDOW, window
+from .program import Entry, Program
+
+WARP = 32
+
+#: Instructions that one warp may issue before it counts as endless: about 0.2 s.
+WARP_BUDGET = 1 << 24
+#: A launch may issue WARP_BUDGET plus this many for each of its warps, and never more than LAUNCH_BUDGET.
+BUDGET_PER_WARP = 1 << 16
+LAUNCH_BUDGET = 1 << 31
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """An array that a kernel gets a pointer to.
+
+    data          uint8, 1-D, writable: the kernel reads and writes this memory
+    initialised   False if its contents are undefined until the kernel writes them
+    """
+
+    name: str
+    data: np.ndarray
+    initialised: bool = True
+
+
+@dataclass
+class Launch:
+    """Everything that an executor needs to run an entry once."""
+
+    program: Program
+    entry: Entry
+    grid: Triple
+    block: Triple
+    arrays: list[Buffer]  # arrays[0] is the null pointer's, empty
+    params: bytes
+    checks: bool
+    warp_budget: int
+    launch_budget: int
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.threads_per_block // WARP)
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    def thread_index(self, linear: int) -> Triple:
+        x, y, _ = self.block
+        return (linear % x, linear // x % y, linear // (x * y))
+
+    def block_index(self, linear: int) -> Triple:
+        x, y, _ = self.grid
+        return (linear % x, linear // x % y, linear // (x * y))
+
+    def address_of(self, name: str) -> int | None:
+        """Address of a variable: module-scope, or in local memory."""
+        if name in self.program.symbol_numbers:
+            return window(self.program.symbol_numbers[name])
+        offset = self.entry.local_layout[0].get(name)
+        return None if offset is None else window(LOCAL_WINDOW) + offset
+
+
+def prepare(
+    program: Program,
+    entry_name: str,
+    grid: Triple,
+    block: Triple,
+    params: Sequence[Buffer | bytes],
+    checks: bool,
+    budget: int | None,
+) -> Launch:
+    """Number the arrays and lay out the parameter block."""
+    entry = program.entries[entry_name]
+    arrays = [Buffer("nothing", np.zeros(0, np.uint8))]
+    arrays += [Buffer(s.name, s.data) for s in program.symbols.values()]
+    names = list(entry.param_offsets)
+    if len(params) != len(names):
+        raise ValueError(f"{entry_name} takes {len(names)} parameters, got {len(params)}")
+    block_size = max([entry.param_offsets[n] + s.size for n, s in zip(names, entry.params)], default=0)
+    data = bytearray(block_size)
+    for name, slot, value in zip(names, entry.params, params):
+        if isinstance(value, Buffer):
+            raw = window(len(arrays)).to_bytes(8, "little")
+            arrays.append(value)
+        else:
+            raw = bytes(value)
+        if len(raw) != slot.size:
+            raise ValueError(f"parameter {name} of {entry_name} has {slot.size} bytes, got {len(raw)}")
+        at = entry.param_offsets[name]
+        data[at : at + slot.size] = raw
+    launch = Launch(program, entry, grid, block, arrays, bytes(data), checks, 0, 0)
+    warps = launch.warps_per_block * launch.blocks
+    if budget is None:
+        launch.warp_budget = WARP_BUDGET
+        launch.launch_budget = min(WARP_BUDGET + BUDGET_PER_WARP * warps, LAUNCH_BUDGET)
+    else:
+        launch.warp_budget = launch.launch_budget = budget
+    return launch

@@ -1,0 +1,484 @@
+"""The plain executor: one warp after the other, one instruction after the other, in NumPy.
+
+It is the oracle of the compiled executor and states the engine's meaning:
+
+- Blocks run in order of their linear index, warps in order within a block, each to its end.
+- At a conditional branch whose lanes disagree, those that take it go first; the others follow; both meet
+  again at the immediate post-dominator of the branch.
+- An access of a faulting lane does not happen: a load gives 0. Execution goes on.
+- Registers that were never written hold 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..result import Counters, Fault
+from . import counters, faults
+from .addresses import LOCAL_WINDOW, split
+from .cfg import EXIT, destinations, is_branch, is_return
+from .counters import SECTOR, AccessTally, Tally
+from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE, Event
+from .launch import WARP, Launch
+from .numpy_alu import compare, evaluate
+from .ptx import (
+    Address,
+    Immediate,
+    Instruction,
+    Name,
+    NotPredicate,
+    Operand,
+    PredicatePair,
+    Register,
+    Vector,
+    unsupported,
+)
+from .types import TYPES, ScalarType, bits_type
+
+Lanes = np.ndarray
+LANE = np.arange(WARP)
+
+
+def run(launch: Launch) -> tuple[list[Fault], Counters]:
+    """Execute a launch."""
+    with np.errstate(all="ignore"):
+        return _Executor(launch).run()
+
+
+class _OutOfBudget(Exception):
+    def __init__(self, pc: int, thread: int, block: int):
+        self.pc, self.thread, self.block = pc, thread, block
+
+
+@dataclass
+class _Pending:
+    """Lanes that wait: they resume at `resume` when the running lanes arrive at `meet` or end."""
+
+    meet: int
+    mask: Lanes
+    resume: int
+
+
+class _Shadow:
+    """What is known of an array's bytes: written ever; last writer and reader in this launch (1 + thread)."""
+
+    def __init__(self, size: int, initialised: bool):
+        self.written = np.full(size, initialised)
+        self.writer = np.zeros(size, np.int64)
+        self.reader = np.zeros(size, np.int64)
+
+
+class _Executor:
+    def __init__(self, launch: Launch):
+        self.launch = launch
+        self.graph = launch.entry.graph
+        self.code = launch.entry.function.code
+        count = len(self.graph.blocks)
+        self.tally = Tally([0] * count, [0] * count, [0] * count)
+        self.events: dict[tuple[int, int, int], Event] = {}
+        self.order = 0
+        self.shadows = [_Shadow(len(b.data), b.initialised) for b in launch.arrays]
+        self.budget = launch.launch_budget
+
+    def run(self) -> tuple[list[Fault], Counters]:
+        found: list[Fault] = []
+        try:
+            for block in range(self.launch.blocks):
+                for warp in range(self.launch.warps_per_block):
+                    _Warp(self, block, warp).run()
+        except _OutOfBudget as stop:
+            executions = self.tally.executions
+            found.append(faults.budget_fault(self.launch, stop.pc, stop.thread, stop.block, executions))
+        if not self.launch.checks:
+            return [], Counters()
+        found = faults.explain(self.launch, list(self.events.values())) + found
+        return found, counters.report(self.launch, self.tally)
+
+    def record(self, pc: int, code: int, array: int, thread: int, block: int, address: int, other: int) -> None:
+        """Note a misbehaviour; only the first of its kind at an instruction and array is kept."""
+        event = self.events.get((pc, code, array))
+        if event:
+            event.count += 1
+        else:
+            self.events[pc, code, array] = Event(pc, code, array, self.order, 1, thread, block, address, other)
+        self.order += 1
+
+
+class _Warp:
+    def __init__(self, owner: _Executor, block: int, warp: int):
+        self.owner = owner
+        self.launch = owner.launch
+        self.block = block
+        self.first_thread = warp * WARP
+        self.live = self.first_thread + LANE < self.launch.threads_per_block
+        self.mask = self.live.copy()
+        self.stack: list[_Pending] = []
+        self.registers: dict[str, Lanes] = {}
+        self.special = self._special_registers(warp)
+        size = self.launch.entry.local_layout[1]
+        self.local = np.zeros((WARP, size), np.uint8)
+        self.local_written = np.zeros((WARP, size), bool)
+        self.budget = self.launch.warp_budget
+
+    def _special_registers(self, warp: int) -> dict[str, Lanes]:
+        threads = [self.launch.thread_index(self.first_thread + lane) for lane in range(WARP)]
+        block = self.launch.block_index(self.block)
+        values = {
+            "%laneid": LANE,
+            "%warpid": np.full(WARP, warp),
+            "%nwarpid": np.full(WARP, self.launch.warps_per_block),
+        }
+        values["WARP_SZ"] = np.full(WARP, WARP)
+        for i, axis in enumerate("xyz"):
+            values[f"%tid.{axis}"] = np.array([t[i] for t in threads])
+            values[f"%ntid.{axis}"] = np.full(WARP, self.launch.block[i])
+            values[f"%ctaid.{axis}"] = np.full(WARP, block[i])
+            values[f"%nctaid.{axis}"] = np.full(WARP, self.launch.grid[i])
+        return {name: v.astype(np.uint32) for name, v in values.items()}
+
+    # -- control ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        graph, tally = self.owner.graph, self.owner.tally
+        current = 0 if graph.blocks else EXIT
+        while True:
+            if current == EXIT:
+                self.live &= ~self.mask
+                self.mask = np.zeros(WARP, bool)
+            if current == EXIT or (self.stack and self.stack[-1].meet == current):
+                resume = self._resume()
+                if resume is None:
+                    return
+                current = resume
+                continue
+            block = graph.blocks[current]
+            tally.executions[current] += 1
+            tally.lanes[current] += int(self.mask.sum())
+            self._spend(block.end - block.start, block.start)
+            for pc in range(block.start, block.end - 1):
+                self._execute(pc)
+            current = self._leave(block.end - 1, current)
+
+    def _resume(self) -> int | None:
+        """Continue the lanes on top of the stack; None when no lane is left."""
+        while self.stack:
+            pending = self.stack.pop()
+            self.mask = pending.mask & self.live
+            if self.mask.any():
+                return pending.resume
+        return None
+
+    def _spend(self, instructions: int, pc: int) -> None:
+        self.budget -= instructions
+        self.owner.budget -= instructions
+        if self.budget < 0 or self.owner.budget < 0:
+            raise _OutOfBudget(pc, self.first_thread + int(np.argmax(self.mask)), self.block)
+
+    def _leave(self, pc: int, block: int) -> int:
+        """Execute the last instruction of a block; the block to go on with."""
+        instruction = self.owner.code[pc]
+        successors = self.owner.graph.blocks[block].successors
+        if not (is_branch(instruction) or is_return(instruction)):
+            self._execute(pc)
+            return successors[0]
+        if len(successors) == 1:
+            return successors[0]
+        following, target = successors
+        assert instruction.guard
+        wanted = self._predicate(instruction.guard.register) ^ instruction.guard.negated
+        taking, staying = self.mask & wanted, self.mask & ~wanted
+        if not taking.any():
+            return following
+        if not staying.any():
+            return target
+        self.owner.tally.divergent[block] += 1
+        meet = self.owner.graph.post_dominators[block]
+        if meet != EXIT:
+            self.stack.append(_Pending(meet, self.mask, meet))
+        self.stack.append(_Pending(meet, staying, following))
+        self.mask = taking
+        return target
+
+    # -- registers and operands ------------------------------------------------------------------
+
+    def _predicate(self, name: str) -> Lanes:
+        return self.registers.get(name, np.zeros(WARP, bool))
+
+    def _read(self, operand: Operand, kind: ScalarType) -> Lanes:
+        """An operand's lanes as a type: the low bits of a wider register."""
+        if isinstance(operand, NotPredicate):
+            return ~self._predicate(operand.register.name)
+        if isinstance(operand, Register):
+            return self._read_register(operand.name, kind)
+        if isinstance(operand, Immediate):
+            return np.full(WARP, _literal(operand, kind))
+        if isinstance(operand, Name):
+            if operand.name in self.special:
+                return self.special[operand.name].astype(kind.dtype)
+            address = self.launch.address_of(operand.name)
+            if address is not None:
+                return np.full(WARP, (address + operand.offset) & (2**kind.bits - 1), bits_type(kind.bits).dtype)
+        raise KeyError(operand)
+
+    def _read_register(self, name: str, kind: ScalarType) -> Lanes:
+        if kind.kind == "p":
+            return self._predicate(name)
+        if name in self.special:
+            value = self.special[name]
+        else:
+            declared = self.launch.entry.function.register_type(name)
+            value: Lanes | None = self.registers.get(name)
+            if value is None:
+                value = np.zeros(WARP, bits_type(declared.bits).dtype)
+        return value.astype(bits_type(kind.bits).dtype).view(kind.dtype)
+
+    def _write(self, operand: Operand, value: Lanes, active: Lanes) -> None:
+        """Write the active lanes; a narrower value is extended by its own sign."""
+        if isinstance(operand, Register) and operand.name == "_":
+            return
+        assert isinstance(operand, Register)
+        kind = self.launch.entry.function.register_type(operand.name)
+        if kind.kind == "p":
+            new = value.astype(bool)
+        else:
+            if value.dtype.kind == "f":
+                value = value.view(f"u{value.dtype.itemsize}")
+            new = value.astype(bits_type(kind.bits).dtype)
+        old = self.registers.get(operand.name)
+        self.registers[operand.name] = np.where(active, new, np.zeros_like(new) if old is None else old)
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def _execute(self, pc: int) -> None:
+        ins = self.owner.code[pc]
+        active = self.mask
+        if ins.guard:
+            active = active & (self._predicate(ins.guard.register) ^ ins.guard.negated)
+        opcode = ins.opcode
+        if opcode in ("ld", "st"):
+            self._access(pc, ins, active)
+        elif opcode == "mov":
+            self._move(ins, active)
+        elif opcode == "cvta":
+            self._write(ins.operands[0], self._read(ins.operands[1], TYPES["u64"]), active)
+        elif opcode in ("setp", "set"):
+            self._set(ins, active)
+        elif opcode in ("selp", "slct"):
+            self._select(ins, active)
+        elif opcode in ("and", "or", "xor", "not") and ins.type.kind == "p":
+            self._logic(ins, active)
+        elif destinations(ins):
+            self._arithmetic(ins, active)
+
+    def _logic(self, ins: Instruction, active: Lanes) -> None:
+        a, *rest = (self._read(o, ins.type) for o in ins.operands[1:])
+        result = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+        self._write(ins.operands[0], result[ins.opcode](a, *rest) if rest else ~a, active)
+
+    def _move(self, ins: Instruction, active: Lanes) -> None:
+        to, source = ins.operands
+        kind = ins.type
+        if isinstance(source, Vector):  # pack
+            part = bits_type(kind.bits // len(source.parts))
+            packed = np.zeros(WARP, np.uint64)
+            for i, operand in enumerate(source.parts):
+                packed |= self._read(operand, part).astype(np.uint64) << np.uint64(i * part.bits)
+            self._write(to, packed, active)
+        elif isinstance(to, Vector):  # unpack
+            part = bits_type(kind.bits // len(to.parts))
+            whole = self._read(source, bits_type(kind.bits)).astype(np.uint64)
+            for i, operand in enumerate(to.parts):
+                self._write(operand, (whole >> np.uint64(i * part.bits)).astype(part.dtype), active)
+        else:
+            self._write(to, self._read(source, kind), active)
+
+    def _set(self, ins: Instruction, active: Lanes) -> None:
+        """setp.cmp[.boolop].type p[|q], a, b[, c] and set.cmp[.boolop].dtype.stype d, a, b[, c]."""
+        to, a, b, *rest = ins.operands
+        kind = ins.type
+        name = next(m for m in ins.modifiers if m not in ("ftz",))
+        x, y = self._read(a, kind), self._read(b, kind)
+        result = compare(name, x, y)
+        other = ~result
+        if rest:
+            c = self._read(rest[0], TYPES["pred"])
+            combine = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+            operator = combine[next(m for m in ins.modifiers if m in combine)]
+            result, other = operator(result, c), operator(other, c)
+        if ins.opcode == "set":
+            target = ins.types[0]
+            value = np.where(result, 1.0, 0.0).astype(np.float32) if target.is_float else np.where(result, -1, 0)
+            self._write(to, value if target.is_float else value.astype(f"i{target.size}"), active)
+        elif isinstance(to, PredicatePair):
+            self._write(to.first, result, active)
+            self._write(to.second, other, active)
+        else:
+            self._write(to, result, active)
+
+    def _select(self, ins: Instruction, active: Lanes) -> None:
+        to, a, b, c = ins.operands
+        if ins.opcode == "selp":
+            choose, kind = self._read(c, TYPES["pred"]), ins.type
+        else:
+            choose, kind = self._read(c, ins.types[-1]) >= 0, ins.types[0]
+        self._write(to, np.where(choose, self._read(a, kind), self._read(b, kind)), active)
+
+    def _arithmetic(self, ins: Instruction, active: Lanes) -> None:
+        kinds = source_types(ins)
+        values = [self._read(o, k) for o, k in zip(ins.operands[1:], kinds)]
+        self._write(ins.operands[0], evaluate(ins, values), active)
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def _access(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        at = 1 if ins.opcode == "ld" else 0
+        address = ins.operands[at]
+        value = ins.operands[1 - at]
+        assert isinstance(address, Address)
+        parts = value.parts if isinstance(value, Vector) else (value,)
+        if ins.has("param"):
+            self._load_param(ins, address, parts, active)
+            return
+        addresses = self._addresses(address)
+        size = ins.type.size
+        data = np.zeros((WARP, size * ins.width), np.uint8)
+        if ins.opcode == "st":
+            for i, part in enumerate(parts):
+                lanes = self._read(part, bits_type(ins.type.bits))
+                data[:, i * size : (i + 1) * size] = lanes.reshape(WARP, 1).view(np.uint8)
+        self._touch(pc, ins, addresses, data, active)
+        if ins.opcode == "ld":
+            for i, part in enumerate(parts):
+                raw = np.ascontiguousarray(data[:, i * size : (i + 1) * size])
+                self._write(part, raw.view(ins.type.dtype).reshape(WARP), active)
+
+    def _addresses(self, address: Address) -> list[int]:
+        if address.base is None:
+            return [address.offset] * WARP
+        if isinstance(address.base, Register):
+            bits = self.launch.entry.function.register_type(address.base.name).bits
+            base = self._read(address.base, TYPES[f"u{bits}"])
+        else:
+            base = self._read(address.base, TYPES["u64"])
+        return [(int(b) + address.offset) & (2**64 - 1) for b in base]
+
+    def _load_param(self, ins: Instruction, address: Address, parts: tuple[Operand, ...], active: Lanes) -> None:
+        if not isinstance(address.base, Name):
+            raise unsupported(ins, "the engine does not execute a load at a computed place of the parameters")
+        at = self.launch.entry.param_offsets[address.base.name] + address.offset
+        for i, part in enumerate(parts):
+            raw = self.launch.params[at + i * ins.type.size : at + (i + 1) * ins.type.size]
+            self._write(part, np.full(WARP, np.frombuffer(raw, ins.type.dtype)[0]), active)
+
+    def _touch(self, pc: int, ins: Instruction, addresses: list[int], data: np.ndarray, active: Lanes) -> None:
+        """Check and perform the access of each active lane; count the warp's request."""
+        total = data.shape[1]
+        touched: dict[int, list[int]] = {}
+        for lane in np.flatnonzero(active):
+            number, offset = split(addresses[lane])
+            thread = self.first_thread + int(lane)
+            if number == LOCAL_WINDOW:
+                self._touch_local(pc, ins, addresses[lane], offset, int(lane), data[lane])
+                continue
+            known = 0 < number < len(self.launch.arrays)
+            array = self.launch.arrays[number if known else 0]
+            if not known or offset < 0 or offset + total > len(array.data):
+                self.owner.record(
+                    pc, OUT_OF_BOUNDS, number if known else 0, thread, self.block, addresses[lane], NOBODY
+                )
+            elif offset % total:
+                self.owner.record(pc, MISALIGNED, number, thread, self.block, addresses[lane], NOBODY)
+            else:
+                touched.setdefault(number, []).append(offset)
+                self._touch_array(pc, ins, addresses[lane], number, offset, thread, data[lane])
+        self._count(pc, touched, total)
+
+    def _touch_array(
+        self, pc: int, ins: Instruction, address: int, number: int, offset: int, thread: int, data: np.ndarray
+    ) -> None:
+        memory = self.launch.arrays[number].data[offset : offset + len(data)]
+        shadow = self.owner.shadows[number]
+        span = slice(offset, offset + len(data))
+        me = 1 + self.block * self.launch.threads_per_block + thread
+        writer, reader = shadow.writer[span], shadow.reader[span]
+        foreign_writer = (writer != NOBODY) & (writer != me)
+        if ins.opcode == "ld":
+            if not shadow.written[span].all():
+                self.owner.record(pc, UNINITIALISED, number, thread, self.block, address, NOBODY)
+            if foreign_writer.any():
+                other = int(writer[np.argmax(foreign_writer)])
+                self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
+            reader[:] = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
+            data[:] = memory
+            return
+        foreign_reader = (reader != NOBODY) & (reader != me)
+        if (data != memory).any():
+            if foreign_writer.any():
+                other = int(writer[np.argmax(foreign_writer)])
+                self.owner.record(pc, WRITE_WRITE, number, thread, self.block, address, other)
+            if foreign_reader.any():
+                other = int(reader[np.argmax(foreign_reader)])
+                self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
+        memory[:] = data
+        writer[:] = me
+        shadow.written[span] = True
+
+    def _touch_local(self, pc: int, ins: Instruction, address: int, offset: int, lane: int, data: np.ndarray) -> None:
+        thread = self.first_thread + lane
+        size = self.local.shape[1]
+        if offset < 0 or offset + len(data) > size:
+            self.owner.record(pc, OUT_OF_BOUNDS, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+            return
+        if offset % len(data):
+            self.owner.record(pc, MISALIGNED, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+            return
+        span = slice(offset, offset + len(data))
+        if ins.opcode == "st":
+            self.local[lane, span] = data
+            self.local_written[lane, span] = True
+            return
+        if not self.local_written[lane, span].all():
+            self.owner.record(pc, UNINITIALISED, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+        data[:] = self.local[lane, span]
+
+    def _count(self, pc: int, touched: dict[int, list[int]], total: int) -> None:
+        """One request; it belongs to the array of its first lane, the traffic to each array that it touches."""
+        for i, (number, offsets) in enumerate(touched.items()):
+            tally = self.owner.tally.accesses.setdefault((pc, number), AccessTally())
+            tally.requests += i == 0
+            tally.threads += len(offsets)
+            distinct = len(set(offsets)) * total
+            tally.sectors += len({o // SECTOR for o in offsets})
+            tally.sectors_ideal += -(-distinct // SECTOR)
+            tally.bytes_needed += distinct
+
+
+def _literal(operand: Immediate, kind: ScalarType) -> np.generic:
+    """A literal as a type; a float literal of the other width is converted."""
+    if operand.float_bits and operand.float_bits != kind.bits and kind.is_float:
+        value = np.array([operand.value], f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
+        return value.astype(kind.dtype)[0]
+    if kind.is_float and not operand.float_bits:
+        return np.array([operand.value], kind.dtype)[0]
+    if kind.kind == "p":
+        return np.bool_(operand.value)
+    return np.array([operand.value & (2**kind.bits - 1)], bits_type(kind.bits).dtype).view(kind.dtype)[0]
+
+
+def source_types(ins: Instruction) -> list[ScalarType]:
+    """The types of an arithmetic instruction's sources, where they differ from its own."""
+    kind = ins.type
+    u32 = TYPES["u32"]
+    if ins.opcode in ("shl", "shr"):
+        return [kind, u32]
+    if ins.opcode == "mad" and ins.has("wide"):
+        return [kind, kind, TYPES[f"{kind.kind}{2 * kind.bits}"]]
+    if ins.opcode == "bfe":
+        return [kind, u32, u32]
+    if ins.opcode == "bfi":
+        return [kind, kind, u32, u32]
+    if ins.opcode == "shf":
+        return [u32, u32, u32]
+    return [kind] * 4

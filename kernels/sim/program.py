@@ -1,0 +1,101 @@
+"""A loaded PTX text: its entries, and the module-scope variables that launches read and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from . import cfg, ptx
+from .addresses import window
+from .calls import inline_calls
+from .ptx import ParamSlot
+
+
+@dataclass
+class Symbol:
+    """A module-scope variable: `data` is its memory, kept between launches."""
+
+    name: str
+    space: str
+    size: int
+    data: np.ndarray
+
+
+@dataclass
+class Entry:
+    """A kernel: its parameters, and its code with every call inlined."""
+
+    name: str
+    params: tuple[ParamSlot, ...]
+    module: ptx.Module = field(repr=False)
+
+    @cached_property
+    def function(self) -> ptx.Function:
+        """The entry's code, calls inlined. Raises UnsupportedPTX."""
+        return inline_calls(self.module, self.name)
+
+    @cached_property
+    def graph(self) -> cfg.Graph:
+        return cfg.build(self.function)
+
+    @cached_property
+    def param_offsets(self) -> dict[str, int]:
+        """Where each parameter stands in the parameter block."""
+        offsets, end = {}, 0
+        for name, slot in self.module.functions[self.name].params:
+            end = -(-end // slot.align) * slot.align
+            offsets[name] = end
+            end += slot.size
+        return offsets
+
+    @cached_property
+    def local_layout(self) -> tuple[dict[str, int], int]:
+        """Where each .local variable stands in a thread's local memory, and how many bytes that has."""
+        offsets, end = {}, 0
+        for variable in self.function.variables.values():
+            if variable.space == "local":
+                end = -(-end // variable.align) * variable.align
+                offsets[variable.name] = end
+                end += variable.size
+        return offsets, end
+
+
+@dataclass
+class Program:
+    """What `load` returns. The variables have the first numbers in the address space, the arrays follow."""
+
+    entries: dict[str, Entry]
+    symbols: dict[str, Symbol]
+    caches: dict[object, object] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def symbol_numbers(self) -> dict[str, int]:
+        return {name: i + 1 for i, name in enumerate(self.symbols)}
+
+
+def load(text: str) -> Program:
+    """Parse a PTX text; no code is generated yet.
+
+    text      PTX as NVRTC emits it
+    returns   the program; an instruction that the engine lacks stops only the entry that holds it, when it runs
+    """
+    module = ptx.parse(text)
+    entries = {
+        name: Entry(name, tuple(slot for _, slot in f.params), module)
+        for name, f in module.functions.items()
+        if f.is_entry
+    }
+    program = Program(entries, {})
+    variables = [v for v in module.variables.values() if v.space in ("const", "global")]
+    for variable in variables:
+        data = np.zeros(variable.size, np.uint8)
+        data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
+        program.symbols[variable.name] = Symbol(variable.name, variable.space, variable.size, data)
+    for variable in variables:
+        for r in variable.relocations:
+            if r.symbol in program.symbol_numbers:
+                address = window(program.symbol_numbers[r.symbol]) + r.addend
+                program.symbols[variable.name].data[r.at : r.at + 8].view(np.uint64)[0] = address
+    return program
