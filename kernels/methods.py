@@ -15,10 +15,7 @@ from .launch import Backend, Module, compile_cuda, out
 from .layouts import ConvGeometry
 
 #: The rungs from the simplest to the best; each is the stem of a file in ladder/.
-LADDER = ("direct",)
-
-#: What a rung's launch passes unless its line says `args=`.
-CONV2D_ARGUMENTS = ("x", "w", "y", "N", "C", "H", "W", "K", "R", "S", "P", "Q", "U", "pad")
+LADDER = ("direct_guarded", "direct_clipped", "direct_report", "direct_coalesced", "direct")
 
 _FOLDER = Path(__file__).parent / "ladder"
 
@@ -74,7 +71,7 @@ def conv2d(
     if y.size == 0:
         return y
     operands = {"x": arrays.ascontiguousarray(x), "w": arrays.ascontiguousarray(w), "y": out(y)}
-    for _, result in plan.run(_module(method, on), text, geometry.symbols(), operands, CONV2D_ARGUMENTS):
+    for _, result in plan.run(_module(method, on), text, geometry.symbols(), operands):
         if result.faults:
             raise FaultError(result.faults[0])
     return y

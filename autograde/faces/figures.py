@@ -74,9 +74,7 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
     return Picture(_svg(figure, f"taps r,s of output ({p}, {q}): {read} read, {len(taps) - read} in the padding"), alt)
 
 
-def warp(
-    P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True
-) -> Picture:
+def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True) -> Picture:
     """The outputs of the first warp on a P x Q plane and the sectors that hold them.
 
     block    (x, y) sizes
@@ -100,11 +98,13 @@ def warp(
         for p, q, length in _runs(sector, Q):
             axes.add_patch(Rectangle((q, p), length, 1, fill=False, edgecolor=VERMILION, linewidth=1.3))
     where = f"{len(sectors)} sectors" if counted else "sectors"
+    shape = " by ".join(map(str, block))
     alt = (
-        f"A plane of {P} by {Q} outputs, stored row by row; threadIdx.x counts the {along} of a {block[0]} by {block[1]} block. "
+        f"A plane of {P} by {Q} outputs, stored row by row; threadIdx.x counts the {along} of a {shape} block. "
         f"The first warp's {len(outputs)} outputs fill {_extent(outputs)} and lie in {where} of {SECTOR_FLOATS} floats."
     )
-    return Picture(_svg(figure, f"threadIdx.x counts {along}: {len(outputs)} outputs of the first warp in {where}"), alt)
+    title = f"threadIdx.x counts {along}: {len(outputs)} outputs of the first warp in {where}"
+    return Picture(_svg(figure, title), alt)
 
 
 def _extent(outputs: list[tuple[int, int]]) -> str:
