@@ -122,8 +122,9 @@ def base_name(entry: str) -> str:
     """The C++ name behind a PTX name: `_Z6directPKfPf` is direct, `_ZN3lab6directEv` is direct too."""
     text, name = entry, ""
     if text.startswith("_Z"):
+        nested = text.startswith("_ZN")  # namespaces before the name; elsewhere what follows it are types
         text = text[2:].lstrip("NL")
-        while text[:1].isdigit():
+        while text[:1].isdigit() and (nested or not name):
             digits = len(text) - len(text.lstrip("0123456789"))
             end = digits + int(text[:digits])
             name, text = text[digits:end], text[end:].lstrip("L")

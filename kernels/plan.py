@@ -111,7 +111,7 @@ def run(
     plan: Plan,
     symbols: Mapping[str, Value],
     arrays: Mapping[str, Any],
-    default_args: Sequence[str] = (),
+    default_args: Sequence[str] | None = None,
     *,
     check: bool = True,
     budget: int | None = None,
@@ -120,7 +120,7 @@ def run(
 
     symbols       numbers that expressions may name
     arrays        name -> array or out(array); written in place
-    default_args  the arguments of a launch without `args=`
+    default_args  the arguments of a launch without `args=`; None: the names of the kernel's own parameters
     Returns (kernel name, result) for each launch that ran.
     Raises PlanError (with its line), KernelNameError, ArgumentError or LaunchError, UnsupportedPTX.
     """
@@ -145,6 +145,9 @@ def run(
         results.append((line.kernel, result))
         if result.faults:
             break
+        # What one launch wrote the next may read: its outputs are undefined only the first time.
+        written = {id(a.array) for a in args if isinstance(a, out)}
+        operands = {k: v.array if isinstance(v, out) and id(v.array) in written else v for k, v in operands.items()}
     return results
 
 
@@ -262,9 +265,15 @@ def _scratch(temp: Temp, symbols: Mapping[str, Value], on: str) -> Any:
 
 
 def _arguments(
-    kernel: Kernel, line: Launch, symbols: Mapping[str, Value], operands: Mapping[str, Any], default_args: Sequence[str]
+    kernel: Kernel,
+    line: Launch,
+    symbols: Mapping[str, Value],
+    operands: Mapping[str, Any],
+    default_args: Sequence[str] | None,
 ) -> list[Any]:
-    wanted = line.args if line.args is not None else tuple(default_args)
+    wanted = line.args if line.args is not None else default_args
+    if wanted is None:
+        wanted = tuple(p.name for p in kernel.parameters or ())
     if kernel.parameters is not None and len(wanted) != len(kernel.parameters):
         declared = ", ".join(map(str, kernel.parameters))
         how = "its args= line passes" if line.args is not None else "the launch passes"

@@ -10,7 +10,7 @@
  */
 //@ const TILE = 128
 //@ needs N*C*H*W < 2**31 and N*K*P*Q < 2**31 and K*C*R*S < 2**31
-//@ launch direct grid=(cdiv(P*Q, TILE), K, N) block=TILE args=(x, w, y, C, H, W, K, R, S, P, Q, Uh, Uw, padh, padw, dilh, dilw, groups)
+//@ launch direct grid=(cdiv(P*Q, TILE), K, N) block=TILE
 
 __global__ void direct(const float* x, const float* w, float* y, int C, int H, int W, int K, int R, int S, int P, int Q,
                        int Uh, int Uw, int padh, int padw, int dilh, int dilw, int groups)

@@ -36,6 +36,13 @@ def test_consts_are_given_to_the_compiler():
     assert plan.parse(TWO_STEPS).options() == ("-DTILE=64", "-DHALF=32")
 
 
+def test_a_launch_without_any_args_passes_the_names_of_the_parameters():
+    module, text = compiled("//@ launch f grid=1 block=n\n__global__ void f(float* y, int n) { y[threadIdx.x] = n; }")
+    y = np.zeros(5, np.float32)
+    plan.run(module, text, {"n": 5}, {"y": out(y)})
+    assert (y == 5).all()
+
+
 def test_default_arguments_serve_a_launch_without_args():
     module, text = compiled("//@ launch f grid=1 block=n\n__global__ void f(float* y, int n) { y[threadIdx.x] = n; }")
     y = np.zeros(5, np.float32)
