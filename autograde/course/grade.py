@@ -36,9 +36,10 @@ from typing import Any
 from ... import __version__
 from ...kernels.errors import ConvladderError
 from ..judge import judge as judging
+from ..judge import score
 from ..judge import spec as specs
 from ..judge import submission as submissions
-from ..judge.record import SubmissionRecord
+from ..judge.record import CheckRecord, SubmissionRecord
 
 
 class GradingError(ConvladderError):
@@ -245,6 +246,7 @@ def read_record(path: Path) -> SubmissionRecord | None:
 def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
     return (
         record is not None
+        and job.entry.notebook is not None
         and "unfinished" not in record.environment
         and record.student == job.entry.student
         and (record.lab, record.on, record.timing) == (job.lab, job.settings.on, job.settings.timing)
@@ -278,13 +280,18 @@ class _Job:
     secret: bytes
     settings: Settings
 
-    def judge(self, submission: Any = None) -> SubmissionRecord:
+    def judge(self) -> SubmissionRecord:
+        """Judge, or say in a record why nothing could be judged."""
+        if self.entry.notebook is None:
+            return self.nothing(self.entry.problem)
         spec = specs.load(self.lab, self.specs_dir)
-        if submission is None:
-            submission = self._read(spec)
+        try:
+            read = submissions.read(self.entry.notebook, spec)
+        except submissions.SubmissionError as error:
+            return self.nothing(str(error))
         record = judging.judge(
             spec,
-            submission,
+            read,
             student=self.entry.student,
             on=self.settings.on,
             timing=self.settings.timing,
@@ -292,28 +299,30 @@ class _Job:
             secret=self.secret,
             sandbox=self.settings.sandbox,
         )
-        record.notebook = str(self.entry.notebook or "")
-        record.environment |= {"convladder": __version__, "secret": secret_id(self.secret)}
+        record.environment |= self._marks()
         return record
 
-    def _read(self, spec: Any) -> Any:
-        if self.entry.notebook is None:
-            return self.nothing(self.entry.problem)
-        try:
-            return submissions.read(self.entry.notebook, spec)
-        except (ConvladderError, OSError) as error:
-            return self.nothing(str(error))
+    def nothing(self, problem: str, unfinished: str = "") -> SubmissionRecord:
+        """A record of what was not judged: every check is there, every score 0. `unfinished`: try again next time."""
+        settings = self.settings
+        planned = score.planned(specs.load(self.lab, self.specs_dir), timing=settings.timing)  # type: ignore[arg-type]
+        return SubmissionRecord(
+            lab=self.lab,
+            student=self.entry.student,
+            notebook=str(self.entry.notebook or ""),
+            sha256=_sha256(self.entry.notebook),
+            spec_sha256=self.spec_sha256,
+            on=settings.on,
+            timing=settings.timing,
+            checks=[CheckRecord(c.task, c.name, None, 0.0, c.max, manual=c.manual) for c in planned],
+            problems=[problem],
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            environment=self._marks() | ({"unfinished": unfinished} if unfinished else {}),
+            sandbox=settings.sandbox,
+        )
 
-    def nothing(self, problem: str) -> Any:
-        """A submission without answers: every check is there, every score 0."""
-        digest = _sha256(self.entry.notebook)
-        return submissions.Submission(student=self.entry.student, answers={}, problems=[problem], sha256=digest)
-
-    def broken(self, problem: str, details: str) -> SubmissionRecord:
-        """The record of a submission whose judging broke down."""
-        record = self.judge(self.nothing(problem))
-        record.environment |= {"unfinished": details}
-        return record
+    def _marks(self) -> dict[str, str]:
+        return {"convladder": __version__, "secret": secret_id(self.secret)}
 
 
 def _judging_process(pipe: connection.Connection, job: _Job) -> None:
@@ -368,7 +377,7 @@ def _judge_all(jobs: Sequence[_Job]) -> Iterator[tuple[_Job, SubmissionRecord]]:
                     del running[receiver]
                     late.kill()
                     limit = f"{late.job.settings.limit_s:.0f} s"
-                    yield late.job, late.job.broken(f"Judging took more than {limit} and was stopped.", limit)
+                    yield late.job, late.job.nothing(f"Judging took more than {limit} and was stopped.", limit)
     finally:
         for left in running.values():
             left.kill()
@@ -381,7 +390,7 @@ def _received(receiver: connection.Connection, running: _Running) -> SubmissionR
         running.process.join(5)
         code = running.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
-        return running.job.broken(
+        return running.job.nothing(
             f"The process that judged this notebook ended before it was done ({how}). Nothing was graded; "
             "grade again, and if it happens again look at this notebook by hand.",
             how,
@@ -389,7 +398,7 @@ def _received(receiver: connection.Connection, running: _Running) -> SubmissionR
     finally:
         receiver.close()
     if "error" in answer:
-        return running.job.broken(
+        return running.job.nothing(
             f"This notebook could not be judged ({answer['error']}). Nothing was graded; this is a fault of the "
             "grader, not of the notebook.",
             answer["details"],

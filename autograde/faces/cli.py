@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,7 +112,7 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
     record = judge.judge(
         loaded,
         read,
-        student=read.student or "",
+        student="",
         on=on,
         timing="counters",
         hidden=False,
@@ -148,7 +147,8 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
         if lab in (notebook.stem, notebook.parent.name):
             return lab
     raise click.UsageError(
-        f"{notebook} does not say which lab it is (no open_lab(\"…\") cell): name it with --lab, one of {', '.join(labs)}."
+        f'{notebook} does not say which lab it is (no open_lab("…") cell): '
+        f"name it with --lab, one of {', '.join(labs)}."
     )
 
 
@@ -336,7 +336,9 @@ class _Sizes(click.ParamType):
 @click.option("--kernel", required=True, metavar="NAME")
 @click.option("--grid", type=_Sizes(), required=True, help="Blocks.")
 @click.option("--block", type=_Sizes(), required=True, help="Threads a block.")
-@click.option("--arg", "arguments", multiple=True, metavar="NAME=WHAT", help="x=float[256]:random, y=float[256]:out, n=256")
+@click.option(
+    "--arg", "arguments", multiple=True, metavar="NAME=WHAT", help="x=float[256]:random, y=float[256]:out, n=256"
+)
 @click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
 @click.option("--json", "as_json", is_flag=True, help="Print faults, counters and outputs as JSON.")
 def run(

@@ -31,25 +31,23 @@ class WrongMap:
             for p, row in enumerate(self.cells)
             for q, wrong in enumerate(row)
         ]
-        return Markup(
-            '<svg role="img" aria-label="{}" width="{}" height="{}" viewBox="-1 -1 {} {}">{}</svg>'
-        ).format(escape(self.caption), width + 2, height + 2, width + 2, height + 2, Markup("".join(shapes)))
+        return Markup('<svg role="img" aria-label="{}" width="{}" height="{}" viewBox="-1 -1 {} {}">{}</svg>').format(
+            escape(self.caption), width + 2, height + 2, width + 2, height + 2, Markup("".join(shapes))
+        )
 
     def text(self) -> str:
         return "\n".join(" ".join("x" if wrong else "·" for wrong in row) for row in self.cells)
 
 
 def _right(x: int, y: int, size: int) -> str:
-    return (
-        f'<rect x="{x}" y="{y}" width="{size}" height="{size}" style="fill:var(--panel);stroke:var(--line)"/>'
-    )
+    return f'<rect x="{x}" y="{y}" width="{size}" height="{size}" style="fill:var(--panel);stroke:var(--line)"/>'
 
 
 def _wrong(x: int, y: int, size: int) -> str:
     a, b = size * 0.28, size * 0.72
     return (
         f'<rect x="{x}" y="{y}" width="{size}" height="{size}" style="fill:var(--mark);stroke:var(--line)"/>'
-        f'<path d="M{x + a:.1f} {y + a:.1f} L{x + b:.1f} {y + b:.1f} M{x + b:.1f} {y + a:.1f} L{x + a:.1f} {y + b:.1f}" '
+        f'<path d="M{x + a:.1f} {y + a:.1f}l{b - a:.1f} {b - a:.1f}m0 {a - b:.1f}l{a - b:.1f} {b - a:.1f}" '
         'style="stroke:var(--bad);stroke-width:1.6;fill:none"/>'
     )
 

@@ -80,7 +80,9 @@ class Loss:
 
 
 def losses(record: SubmissionRecord) -> list[Loss]:
-    """One entry a mistake, in the order of the tasks."""
+    """One entry a mistake, in the order of the tasks; none where nothing was judged: then `problems` say why."""
+    if all(check.passed is None for check in record.checks):
+        return []
     found: list[Loss] = []
     for checks in by_task(record.checks).values():
         cause: Loss | None = None
@@ -90,7 +92,12 @@ def losses(record: SubmissionRecord) -> list[Loss]:
                 continue
             if check.passed is None and cause is not None:
                 cause = Loss(
-                    cause.points + missing, cause.check, cause.reason, cause.help, (*cause.also, check.check), cause.state
+                    cause.points + missing,
+                    cause.check,
+                    cause.reason,
+                    cause.help,
+                    (*cause.also, check.check),
+                    cause.state,
                 )
                 found[-1] = cause
                 continue
@@ -173,13 +180,48 @@ def excerpt(evidence: Mapping[str, Any], source: str) -> list[SourceRow]:
     line = evidence.get("line")
     if not isinstance(line, int) or line < 1:
         return []
-    caret = str(evidence.get("caret", ""))
-    rows = plain(source).expandtabs(4).splitlines()
-    if line <= len(rows):
-        around = range(max(1, line - 1), min(len(rows), line + 1) + 1)
-        return [SourceRow(n, rows[n - 1], n == line, caret if n == line else "") for n in around]
-    quoted = plain(str(evidence.get("source", "")))
-    return [SourceRow(line, quoted.expandtabs(4).splitlines()[0], True, caret)] if quoted.strip() else []
+    rows = plain(source).split("\n")
+    caret = carets(str(evidence.get("log", ""))).get(line, "")
+    if line <= len(rows) and rows[line - 1].strip():
+        around = [n for n in (line - 1, line, line + 1) if 1 <= n <= len(rows) and (n == line or rows[n - 1].strip())]
+        return [SourceRow(n, rows[n - 1].expandtabs(4), n == line, caret if n == line else "") for n in around]
+    quoted = plain(str(evidence.get("source", ""))).split("\n")[0].expandtabs(4)
+    return [SourceRow(line, quoted, True, caret)] if quoted.strip() else []
+
+
+_POINTED = re.compile(r"\((?P<line>\d+)\): \w[^\n]*\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^")
+
+
+def carets(log: str) -> dict[int, str]:
+    """Where the compiler's log points in each line: blanks and a caret, to stand below the line."""
+    found: dict[int, str] = {}
+    for match in _POINTED.finditer(log):
+        before = match["text"][: len(match["indent"])].expandtabs(4)
+        found.setdefault(int(match["line"]), " " * len(before) + "^")
+    return found
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One message of the compiler, with the lines that it is about."""
+
+    message: str
+    excerpt: Sequence[SourceRow] = ()
+
+
+def complaints(error: Mapping[str, Any], source: str) -> list[Complaint]:
+    """A worker's error event as complaints: the compiler's errors, each at its line, or the one message."""
+    log = str(error.get("log", ""))
+    listed = [(line, message) for line, severity, message in error.get("diagnostics") or () if severity == "error"]
+    if not listed:
+        listed = [(error.get("line", 0), re.sub(r"^line \d+: ", "", str(error.get("message", ""))))]
+    return [
+        Complaint(
+            plain(f"line {line}: {message}" if line else message),
+            [row for row in excerpt({"line": line, "log": log}, source) if row.at],
+        )
+        for line, message in listed[:5]
+    ]
 
 
 def task_view(name: str, checks: Sequence[CheckRecord], title: str = "", source: str = "") -> TaskView:
@@ -227,8 +269,9 @@ def environment() -> Environment:
         autoescape=select_autoescape(enabled_extensions=("html", "j2"), default_for_string=True),
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda value: plain(value) if type(value) is str else value,
     )
-    pages.filters["wordbreak"] = lambda text: Markup(re.sub(r"([._])", r"\1<wbr>", str(escape(text))))
+    pages.filters["wordbreak"] = lambda text: Markup(re.sub(r"([._])", r"\1<wbr>", str(escape(plain(text)))))
     return pages
 
 
@@ -239,28 +282,39 @@ def _percent(score: float, most: float) -> str:
 def feedback_page(record: SubmissionRecord, title: str, titles: Mapping[str, str]) -> str:
     """What a student gets back: one page, complete in itself. Hidden inputs stay hidden."""
     shown = record.student_view()
-    return environment().get_template("feedback.html.j2").render(
-        lab=plain(title),
-        student=plain(shown.student),
-        score=points(shown.score),
-        max=points(shown.max),
-        manual=points(shown.manual_max) if shown.manual_max else "",
-        percent=_percent(shown.score, shown.max),
-        problems=[plain(p) for p in shown.problems],
-        failed=FAILED,
-        tasks=[task_view(name, checks, titles.get(name, "")) for name, checks in by_task(shown.checks).items()],
-        footer=f"{_circumstances(record)} · {record.date}",
+    return (
+        environment()
+        .get_template("feedback.html.j2")
+        .render(
+            lab=title,
+            student=shown.student,
+            score=points(shown.score),
+            max=points(shown.max),
+            manual=points(shown.manual_max) if shown.manual_max else "",
+            percent=_percent(shown.score, shown.max),
+            problems=shown.problems,
+            failed=FAILED,
+            tasks=[task_view(name, checks, titles.get(name, "")) for name, checks in by_task(shown.checks).items()],
+            footer=f"{_circumstances(record)} · {record.date}",
+        )
     )
 
 
 def cell_html(
-    checks: Sequence[CheckRecord], titles: Mapping[str, str], sources: Mapping[str, str], footer: str = ""
+    checks: Sequence[CheckRecord], titles: Mapping[str, str], sources: Mapping[str, str], notes: Sequence[str] = ()
 ) -> str:
     """The same records below a notebook cell."""
-    tasks = [
-        task_view(name, own, titles.get(name, ""), sources.get(name, "")) for name, own in by_task(checks).items()
-    ]
-    return environment().get_template("cell.html.j2").render(tasks=tasks, problems=[], failed=FAILED, footer=footer)
+    tasks = [task_view(name, own, titles.get(name, ""), sources.get(name, "")) for name, own in by_task(checks).items()]
+    return environment().get_template("cell.html.j2").render(tasks=tasks, notes=notes, failed=FAILED)
+
+
+def compiled_html(kernels: Sequence[str], found: Sequence[Complaint], hint: str) -> str:
+    """What the compiler said, below a `%%cuda` cell."""
+    return (
+        environment()
+        .get_template("compiled.html.j2")
+        .render(kernels=kernels, complaints=found, hint=hint, passed=PASSED, failed=FAILED)
+    )
 
 
 def traffic_html(seen: Traffic, title: str) -> str:
@@ -274,18 +328,22 @@ def class_page(grades: Grades, title: str) -> str:
     tasks = by_task([check for record in records for check in record.checks])
     stumbles = Counter(loss.check for record in records for loss in losses(record) if loss.points > 0)
     maxima = {name: max((_most(r, name) for r in records), default=0) for name in tasks}
-    return environment().get_template("class.html.j2").render(
-        lab=plain(title),
-        summary=_class_summary(records),
-        passed=PASSED,
-        failed=FAILED,
-        tasks=[{"name": name, "max": points(maxima[name])} for name in tasks],
-        rows=[_class_row(record, list(tasks)) for record in records],
-        stumbles=[
-            {"check": check, "count": count, "percent": _percent(count, len(records))}
-            for check, count in stumbles.most_common(8)
-        ],
-        footer=_circumstances(records[0]) if records else "",
+    return (
+        environment()
+        .get_template("class.html.j2")
+        .render(
+            lab=title,
+            summary=_class_summary(records),
+            passed=PASSED,
+            failed=FAILED,
+            tasks=[{"name": name, "max": points(maxima[name])} for name in tasks],
+            rows=[_class_row(record, list(tasks)) for record in records],
+            stumbles=[
+                {"check": check, "count": count, "percent": _percent(count, len(records))}
+                for check, count in stumbles.most_common(8)
+            ],
+            footer=_circumstances(records[0]) if records else "",
+        )
     )
 
 
@@ -297,14 +355,14 @@ def _class_row(record: SubmissionRecord, tasks: Sequence[str]) -> dict[str, Any]
     own = by_task(record.checks)
     stem = file_stem(record.student)
     return {
-        "student": plain(record.student),
+        "student": record.student,
         "href": f"feedback/{stem.replace('%', '%25')}.html",
         "anchor": stem,
         "score": points(record.score),
         "max": points(record.max),
         "percent": _percent(record.score, record.max),
         "manual": points(record.manual_max) if record.manual_max else "",
-        "problems": [plain(p) for p in record.problems],
+        "problems": record.problems,
         "cells": [_class_cell(own[task]) if task in own else None for task in tasks],
         "losses": [
             {

@@ -8,7 +8,7 @@ or a .npy file: `x=float[16,16]:random`, `y=float[n*n]:out`, `n=256`, `a=0.5`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,16 @@ class Run:
             "counters": asdict(counters) if counters else None,
             "outputs": {name: summary(a.array) for name, a in self.arguments.items() if isinstance(a, out)},
         }
+
+    def outputs(self) -> Iterator[str]:
+        """Each output in a line."""
+        for name, argument in self.arguments.items():
+            if isinstance(argument, out):
+                s = summary(argument.array)
+                shown = ", ".join("nan" if v is None else f"{v:g}" for v in s["first"])
+                missing = f"; {s['nan']:,} of {argument.array.size:,} are NaN (never written?)" if s["nan"] else ""
+                more = ", …" if argument.array.size > len(s["first"]) else ""
+                yield f"{name}: {s['dtype']}{s['shape']} = {shown}{more}{missing}"
 
 
 def summary(array: np.ndarray) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from .report import (
     FAILED,
     PASSED,
     CheckView,
+    Complaint,
     Loss,
     SourceRow,
     State,
     TaskView,
-    Traffic,
     also_text,
     by_task,
     losses,
@@ -30,6 +30,8 @@ from .report import (
     points,
     task_view,
 )
+from .single import Run
+from .traffic import Traffic, arrange
 
 #: The pages' two colours, in the terminal's own palette.
 _STYLES = {"good": "blue", "bad": "bold red", "part": "yellow", "hand": "yellow", "skip": "dim"}
@@ -96,6 +98,32 @@ def _excerpt(rows: Sequence[SourceRow]) -> Text:
     return text
 
 
+def complaints(found: Sequence[Complaint]) -> RenderableType:
+    """The compiler's errors, each with its line and a caret below it."""
+    parts: list[RenderableType] = []
+    for complaint in found:
+        parts.append(Text.assemble(symbol(FAILED), f" {complaint.message}"))
+        if complaint.excerpt:
+            parts.append(_indented(_excerpt(complaint.excerpt)))
+    return Group(*parts)
+
+
+def single_run(done: Run) -> RenderableType:
+    """The report of `convladder run`: faults with their lines, counters by line, outputs."""
+    parts: list[RenderableType] = []
+    lines = done.source.expandtabs(4).split("\n")
+    for fault in done.result.faults:
+        parts.append(Text.assemble(symbol(FAILED), f" {plain(str(fault))}"))
+        if 0 < fault.line <= len(lines):
+            parts.append(_indented(_excerpt([SourceRow(fault.line, plain(lines[fault.line - 1]), True)])))
+    if not done.result.faults:
+        parts.append(Text.assemble(symbol(PASSED), f" {done.kernel.name} ran without faults"))
+    if done.result.counters is not None:
+        parts.append(traffic(arrange(done.result.counters, done.source)))
+    parts += [Text(plain(line)) for line in done.outputs()]
+    return Group(*parts)
+
+
 def record(judged: SubmissionRecord, titles: Mapping[str, str]) -> RenderableType:
     """What `convladder check` prints of one notebook."""
     parts: list[RenderableType] = [Text.assemble(symbol(FAILED), f" {plain(p)}") for p in judged.problems]
@@ -152,8 +180,8 @@ def traffic(seen: Traffic) -> RenderableType:
             style = "bold red" if row.wasteful else ""
             table.add_row(
                 str(row.line or "–"),
-                Text(row.text, no_wrap=True, overflow="ellipsis"),
-                Text(f"{row.op} {row.array}"),
+                Text(plain(row.text), no_wrap=True, overflow="ellipsis"),
+                Text(plain(f"{row.op} {row.array}")),
                 f"{row.requests:,}",
                 f"{row.sectors:,}",
                 f"{row.ideal:,}",

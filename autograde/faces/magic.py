@@ -1,0 +1,298 @@
+"""The labs' notebooks: `%%cuda TASK`, `%%answer TASK`, `check()` and `measure()`.
+
+What a student sees here comes from the very code that grades, on the public cases. Kernels run in a worker
+process that stays warm between calls, so a crash there leaves the notebook alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ... import __version__
+from ...kernels import plan, signature
+from ...kernels.errors import BackendError, ConvladderError
+from ..judge import check as checking
+from ..judge import sandbox
+from ..judge import spec as specs
+from ..judge.record import CheckRecord
+from ..judge.spec import ExplainTask, KernelTask, Spec, Task
+from ..judge.submission import Answer
+from . import report, terminal, traffic
+
+#: Names the seeds of the public inputs: students may know them.
+_PUBLIC = b"public"
+
+
+class NotebookError(ConvladderError):
+    """Something was called that the notebook is not ready for. The message says what to run first."""
+
+
+@dataclass
+class Checked:
+    """What `check` gives back: records, drawn by the notebook as a page and elsewhere as text."""
+
+    checks: list[CheckRecord]
+    titles: Mapping[str, str] = field(repr=False, default_factory=dict)
+    sources: Mapping[str, str] = field(repr=False, default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check that a machine can decide passed."""
+        machine = [c for c in self.checks if not c.manual]
+        return bool(machine) and not self.notes and all(c.passed for c in machine)
+
+    def __repr__(self) -> str:
+        drawn = terminal.as_text(terminal.checks(self.checks, self.titles, self.sources)) if self.checks else ""
+        return "\n".join([*self.notes, drawn]).strip()
+
+    def _repr_html_(self) -> str:
+        return report.cell_html(self.checks, self.titles, self.sources, self.notes)
+
+
+@dataclass
+class Measured:
+    """What `measure` gives back: the engine's counters of one run, by source line."""
+
+    title: str
+    seen: traffic.Traffic = field(repr=False)
+    counters: Mapping[str, Any] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{terminal.as_text(terminal.traffic(self.seen))}".rstrip()
+
+    def _repr_html_(self) -> str:
+        return report.traffic_html(self.seen, self.title)
+
+
+class Lab:
+    """One opened lab: its spec, the answers whose cells have been run, and a warm worker."""
+
+    def __init__(self, spec: Spec):
+        self.spec = spec
+        self.answers: dict[str, Answer] = {}
+        self.worker = sandbox.open_worker("none")
+        self.worker.start("kernel")
+
+    def close(self) -> None:
+        self.worker.close()
+
+    def task(self, name: str) -> Task:
+        return self.spec.task(name)
+
+    def titles(self) -> dict[str, str]:
+        return {task.name: task.title for task in self.spec.tasks}
+
+    def store(self, name: str, text: str, magic: str) -> Task:
+        """Keep the text of a task's cell. Raises where the task is unknown or of the other kind."""
+        task = self.task(name)
+        if isinstance(task, ExplainTask):
+            raise NotebookError(f"{name} is answered in words: write into its text cell.")
+        wanted = "cuda" if isinstance(task, KernelTask) else "answer"
+        if magic != wanted:
+            raise NotebookError(f"{name} is a {task.kind} task: its cell begins with %%{wanted} {name}.")
+        self.answers[name] = Answer(text)
+        return task
+
+    def check(self, name: str) -> list[CheckRecord]:
+        task = self.task(name)
+        return checking.check_task(
+            self.spec, task, self.answers[name], self.worker, timing="counters", hidden=False, secret=_PUBLIC
+        )
+
+
+_lab: Lab | None = None
+
+
+def open_lab(lab: str) -> None:
+    """Open a lab in this notebook: register `%%cuda TASK` and `%%answer TASK`, and say what kernels run on.
+
+    Raises SpecError where there is no such lab, NotebookError outside of a notebook.
+    """
+    global _lab
+    shell = _shell()
+    spec = specs.load(lab, hidden=False)
+    if _lab is not None:
+        _lab.close()
+    _lab = Lab(spec)
+    shell.set_custom_exc((ConvladderError,), _tell)
+    shell.register_magic_function(_cuda, "cell", "cuda")
+    shell.register_magic_function(_answer, "cell", "answer")
+    print(f"{spec.lab}: {spec.title}   (convladder {__version__})")
+    print(_back_end())
+
+
+def _shell() -> Any:
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        raise NotebookError(
+            "open_lab is for notebooks: open the lab in JupyterLab. From a terminal, use `convladder check NOTEBOOK`."
+        )
+    return shell
+
+
+def _tell(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
+    """Show an expected error as its message alone; the cell still counts as failed."""
+    shell._showtraceback(kind, error, [report.plain(str(error))])
+
+
+def _back_end() -> str:
+    """One line on what kernels run on here, or on what to install."""
+    from ...kernels.compiler import compile_ptx
+
+    try:
+        compile_ptx("")
+    except BackendError as error:
+        return f"Kernels cannot run here: {error} (`convladder doctor` tells more.)"
+    gpu = _gpu_name()
+    beside = f"; there is a GPU too ({gpu})" if gpu else ", without a GPU"
+    return f"Kernels are compiled by NVRTC and run on the engine{beside}."
+
+
+def _gpu_name() -> str:
+    if importlib.util.find_spec("cupy") is None:
+        return ""
+    from ...kernels import gpu
+
+    try:
+        return gpu.device_facts()["device"]
+    except BackendError:
+        return ""
+
+
+def _opened() -> Lab:
+    if _lab is None:
+        raise NotebookError(
+            "No lab is open: run the notebook's first cell, the one with open_lab(…). After a restart of the kernel "
+            "every cell has to be run again."
+        )
+    return _lab
+
+
+@atexit.register
+def _close() -> None:
+    if _lab is not None:
+        _lab.close()
+
+
+# --- The two magics ------------------------------------------------------------------------------
+
+
+def _cuda(line: str, cell: str) -> None:
+    """%%cuda TASK: keep the cell's text as the answer to TASK, and compile it."""
+    lab, name = _opened(), _task_name(line, "cuda")
+    lab.store(name, cell, "cuda")
+    _show(compiled(lab, name))
+
+
+def _answer(line: str, cell: str) -> None:
+    """%%answer TASK: keep the cell's text as the answer to TASK, and run it as any other cell."""
+    lab, name = _opened(), _task_name(line, "answer")
+    lab.store(name, cell, "answer")
+    _shell().run_cell(cell)
+
+
+def _task_name(line: str, magic: str) -> str:
+    words = line.split()
+    if len(words) != 1:
+        raise NotebookError(f"The first line of this cell names one task: %%{magic} TASK.")
+    return words[0]
+
+
+def _show(what: Any) -> None:
+    from IPython.display import display
+
+    display(what)
+
+
+@dataclass
+class Compiled:
+    """What the compiler made of a cell: its kernels, or its complaints at the cell's own lines."""
+
+    kernels: Sequence[str] = ()
+    complaints: Sequence[report.Complaint] = ()
+    hint: str = ""
+
+    def __repr__(self) -> str:
+        if self.complaints:
+            return terminal.as_text(terminal.complaints(self.complaints)).rstrip()
+        return "\n".join([*(f"compiles: kernel {k}" for k in self.kernels), *([self.hint] if self.hint else [])])
+
+    def _repr_html_(self) -> str:
+        return report.compiled_html(self.kernels, self.complaints, self.hint)
+
+
+def compiled(lab: Lab, name: str) -> Compiled:
+    """Compile a task's text in the worker, as the checks will."""
+    answer = lab.answers[name]
+    request = {"op": "kernel", "source": answer.source(), "default_args": [], "on": "sim", "budget": None, "cases": []}
+    try:
+        reply = [frame.header for frame in lab.worker.request("kernel", request, reply_bytes=0)]
+    except sandbox.WorkerError as error:
+        return Compiled(complaints=[report.Complaint(f"The compiler did not come to an end: {error.detail}.")])
+    for event in reply:
+        if event["event"] == "error":
+            return Compiled(complaints=report.complaints(event, answer.source()))
+    declared = signature.kernels(answer.text)
+    kernels = [f"{k}({', '.join(map(str, declared.get(k, ())))})" for k in reply[0]["kernels"]]
+    if not kernels:
+        hint = "There is no kernel in this cell: it is declared as __global__ void NAME(…)."
+    elif not plan.parse(answer.text).launches:
+        hint = f"It has no launch line yet: //@ launch {reply[0]['kernels'][0]} grid=(…) block=…"
+    else:
+        hint = ""
+    return Compiled(kernels, hint=hint)
+
+
+# --- check and measure ---------------------------------------------------------------------------
+
+
+def check(task: str | None = None) -> Checked:
+    """Check one task on its public cases, or all of them; the notebook shows the result.
+
+    Raises NotebookError where no lab is open, SpecError where the lab has no such task.
+    """
+    lab = _opened()
+    chosen = [lab.task(task)] if task is not None else list(lab.spec.tasks)
+    records: list[CheckRecord] = []
+    notes: list[str] = []
+    for one in chosen:
+        if isinstance(one, ExplainTask):
+            if task is not None:
+                notes.append(f"{one.name} is answered in words, and read by a person.")
+        elif one.name in lab.answers:
+            records += lab.check(one.name)
+        else:
+            notes.append(_not_run(one))
+    sources = {name: answer.source() for name, answer in lab.answers.items()}
+    return Checked(records, lab.titles(), sources, notes)
+
+
+def measure(task: str) -> Measured:
+    """Run a kernel task on its measuring case and show what it moved, line by line.
+
+    Raises NotebookError where its cell has not been run, is no kernel or does not run without faults.
+    """
+    lab = _opened()
+    chosen = lab.task(task)
+    if not isinstance(chosen, KernelTask):
+        raise NotebookError(f"{task} is no kernel task: there is nothing to measure. Use check({task!r}).")
+    if task not in lab.answers:
+        raise NotebookError(_not_run(chosen))
+    answer = lab.answers[task]
+    measurement = checking.measure_task(lab.spec, chosen, answer, lab.worker)
+    raise NotImplementedError(measurement)
+
+
+def _not_run(task: Task) -> str:
+    magic = "cuda" if isinstance(task, KernelTask) else "answer"
+    return (
+        f"{task.name}: its cell has not been run since this notebook's kernel started. "
+        f"Run the cell that begins with %%{magic} {task.name}, then this one again."
+    )
