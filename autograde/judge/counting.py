@@ -1,0 +1,158 @@
+"""Numbers out of the engine's counters: what thresholds, targets and predictions are expressions over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from convladder.kernels import compile_cuda, expression, out, plan, signature
+from convladder.kernels.errors import FaultError
+from convladder.kernels.expression import ExpressionError
+from convladder.kernels.methods import ladder_source
+from convladder.kernels.result import Access, Branch, Counters, total
+
+from .problems import PROBLEMS, Problem
+from .spec import SpecError, Target, Threshold
+
+Numbers = dict[str, int | float]
+
+
+def from_json(body: Mapping[str, Any]) -> Counters:
+    """The counters that a worker sent. Raises TypeError or ValueError where they are none."""
+    fields = dict(body)
+    accesses = [Access(**a) for a in fields.pop("accesses")]
+    branches = [Branch(**b) for b in fields.pop("branches")]
+    counters = Counters(accesses, branches, **fields)
+    if not all(type(v) is int and v >= 0 for v in fields.values()):
+        raise ValueError("counters are not natural numbers")
+    return counters
+
+
+def numbers(launches: Sequence[Counters]) -> Numbers:
+    """Every name of spec.COUNTERS with its value over these launches."""
+    c = total(launches)
+    values: Numbers = {}
+    for what in ("requests", "sectors", "sectors_ideal"):
+        values[what] = getattr(c, what)()
+        for op in ("load", "store"):
+            values[f"{op}_{what}"] = getattr(c, what)(op)
+    values |= {"bytes_moved": c.bytes_moved(), "bytes_needed": c.bytes_needed()}
+    for name in (
+        "divergent_branches", "executed_branches", "warp_instructions", "thread_instructions", "active_lanes",
+        "fmas", "flops", "blocks", "threads",
+    ):  # fmt: skip
+        values[name] = getattr(c, name)
+    values["launches"] = len(launches)
+    return values
+
+
+def rung_numbers(rung: str, problem: Problem, symbols: Mapping[str, int | float]) -> Numbers:
+    """The counters of a rung of the ladder on a case. The rung is trusted: it runs here, once for each class."""
+    return _rung_numbers(rung, problem.name, tuple(sorted(symbols.items())))
+
+
+@lru_cache(maxsize=256)
+def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float], ...]) -> Numbers:
+    instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(0))
+    source, parsed, module = _rung(rung)
+    arrays: dict[str, Any] = {name: a.copy() for name, a in instance.inputs.items()}
+    arrays |= {o.name: out(np.empty(o.expected.shape, np.float32)) for o in instance.outputs}
+    names = [p.name for p in signature.kernels(source)[parsed.launches[0].kernel]]
+    results = plan.run(module, parsed, instance.symbols, arrays, names)
+    for _, result in results:
+        if result.faults:
+            raise FaultError(result.faults[0])
+    return numbers([result.counters for _, result in results if result.counters is not None])
+
+
+@cache
+def _rung(name: str) -> tuple[str, plan.Plan, Any]:
+    source = ladder_source(name)
+    parsed = plan.parse(source)
+    return source, parsed, compile_cuda(source, on="sim", options=parsed.options())
+
+
+def _prefixed(prefix: str, values: Numbers) -> Numbers:
+    return {f"{prefix}_{name}": value for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a threshold or a target: the share of its points, and the numbers behind it."""
+
+    share: float
+    value: float
+    reasons: tuple[str, ...]
+    evidence: dict[str, Any]
+
+
+def judge_threshold(
+    threshold: Threshold, problem: Problem, case_symbols: Mapping[str, int | float],
+    symbols: Mapping[str, int | float], counted: Numbers,
+) -> Verdict:  # fmt: skip
+    """Whether the threshold holds for these counters of its case.
+
+    case_symbols are the case's own, symbols those that expressions may name (P and Q too).
+    """
+    known: Numbers = {**symbols}
+    for prefix, rung in (("base", threshold.base), ("target", threshold.target)):
+        if rung:
+            known |= _prefixed(prefix, rung_numbers(rung, problem, case_symbols))
+    limit = float(expression.evaluate(threshold.limit, known))
+    value = _value(threshold.value, {**symbols, **counted})
+    holds = value <= limit if threshold.at_most else value >= limit
+    evidence = {"value": value if math.isfinite(value) else None, "limit": limit, "expression": threshold.value}
+    return Verdict(float(holds), value, (), {**evidence, "at_most": threshold.at_most, "counters": counted})
+
+
+def _value(text: str, known: Numbers) -> float:
+    """A kernel that does none of a thing (no request at all) has no ratio of it: NaN, which no threshold passes."""
+    try:
+        return float(expression.evaluate(text, known))
+    except ExpressionError:
+        return math.nan
+
+
+def judge_target(
+    target: Target, problem: Problem, case_symbols: Mapping[str, int | float],
+    symbols: Mapping[str, int | float], counted: Numbers,
+) -> Verdict:  # fmt: skip
+    """How far the kernel comes from the base rung to the target rung, on a logarithmic scale, if its guards hold."""
+    base, goal = (rung_numbers(rung, problem, case_symbols) for rung in (target.base, target.target))
+    at_base, at_goal = (_value(target.value, {**symbols, **v}) for v in (base, goal))
+    if not (at_base > at_goal > 0):
+        raise SpecError(
+            f"the target on case {target.case!r}: {target.value} is {at_base:g} for {target.base} and {at_goal:g} for "
+            f"{target.target}: the target must be the smaller one, or nothing can be scored"
+        )
+    value = _value(target.value, {**symbols, **counted})
+    share = math.log(at_base / value) / math.log(at_base / at_goal) if value > 0 else 0.0
+    known = {**symbols, **_prefixed("base", base), **_prefixed("target", goal)}
+    broken = []
+    for guard in target.guards:
+        limit, has = float(expression.evaluate(guard.limit, known)), counted[guard.counter]
+        if not (has <= limit if guard.at_most else has >= limit):
+            side = "at most" if guard.at_most else "at least"
+            broken.append(f"{guard.counter} is {has:.4g}, asked {side} {limit:.4g}")
+    evidence = {
+        "value": value if math.isfinite(value) else None, "base": at_base, "target": at_goal,
+        "expression": target.value, "counters": counted, "broken_guards": broken,
+    }  # fmt: skip
+    share = 0.0 if broken else min(1.0, max(0.0, share))
+    return Verdict(share, value, tuple(broken), evidence)
+
+
+def most_wasteful(launches: Sequence[Counters]) -> Access | None:
+    """The access that moves the most sectors beyond its ideal; None where none is wasted."""
+    accesses = [a for c in launches for a in c.accesses if a.sectors > a.sectors_ideal]
+    return max(accesses, key=lambda a: a.sectors - a.sectors_ideal, default=None)
+
+
+def most_divergent(launches: Sequence[Counters]) -> Branch | None:
+    branches = [b for c in launches for b in c.branches if b.divergent]
+    return max(branches, key=lambda b: b.divergent, default=None)

@@ -1,0 +1,79 @@
+"""One submission, every task of it, to one record."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import time
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from .check import check_task
+from .record import CheckRecord, SubmissionRecord
+from .sandbox import SandboxPolicy, Worker, open_worker
+from .score import Timing
+from .spec import KernelTask, PythonTask, Spec
+from .submission import Submission
+
+
+def judge(
+    spec: Spec,
+    submission: Submission,
+    *,
+    student: str,
+    secret: bytes,
+    sandbox: SandboxPolicy | str = "bwrap",
+    on: str = "sim",
+    timing: Timing = "counters",
+    explain: bool = True,
+    hidden: bool = True,
+    worker: Worker | None = None,
+) -> SubmissionRecord:
+    """Check every task of a submission.
+
+    secret  seeds the data; the same for a whole class and for a regrade
+    on      "gpu": values are taken from the GPU, after the engine found no fault
+    worker  one that was started early and has seen no other submission; closed here like one of its own
+    Raises SandboxError or BackendError where this machine cannot judge; no text raises anything.
+    """
+    started = time.perf_counter()
+    checks: list[CheckRecord] = []
+    with worker or open_worker(sandbox) as w:
+        if any(isinstance(t, KernelTask) for t in spec.tasks):
+            w.start("kernel")
+        for task in spec.tasks:
+            if isinstance(task, PythonTask):
+                w.start("python")
+            checks += check_task(
+                spec, task, submission.answers.get(task.name), w,
+                on=on, timing=timing, explain=explain, hidden=hidden, secret=secret,
+            )  # fmt: skip
+        kind = w.policy.kind
+    return SubmissionRecord(
+        lab=spec.lab,
+        student=student,
+        notebook=Path(submission.path).name,
+        sha256=submission.sha256,
+        spec_sha256=spec.sha256,
+        on=on,
+        timing=timing,
+        checks=checks,
+        problems=list(submission.problems),
+        seconds=time.perf_counter() - started,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        environment=dict(_environment()),
+        sandbox=kind,
+    )
+
+
+@cache
+def _environment() -> tuple[tuple[str, str], ...]:
+    """What decides about a grade besides the text: versions."""
+    found = [("python", platform.python_version()), ("platform", platform.platform())]
+    for package in ("convladder", "numpy", "llvmlite", "nvidia-cuda-nvrtc", "cupy-cuda12x", "cupy-cuda13x"):
+        try:
+            found.append((package, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            continue
+    return tuple(found)

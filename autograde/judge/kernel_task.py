@@ -1,0 +1,428 @@
+"""Checks a kernel task: its text runs in the sandbox on every case, and what comes back is judged here."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from convladder.kernels.errors import BackendError
+from convladder.kernels.result import Counters, Fault
+
+from . import counting, diagnosis
+from .counting import Numbers
+from .problems import PROBLEMS, Instance, Problem
+from .record import CheckRecord
+from .sandbox import SandboxError, Worker, WorkerError
+from .spec import Case, KernelTask, Target, Threshold
+from .submission import Answer
+
+#: Warp instructions of one launch on the engine. The largest case of a lab takes under a million.
+BUDGET = 20_000_000
+
+
+@dataclass
+class CaseRun:
+    """What a kernel did on one case. `error` ends the run: nothing after it was tried."""
+
+    case: Case
+    instance: Instance
+    faults: list[Fault] = field(default_factory=list)
+    launches: list[tuple[str, Counters]] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    error: str = ""
+
+    def wrong(self) -> diagnosis.Wrong | None:
+        """The first output that is not as expected."""
+        for output in self.instance.outputs:
+            if (wrong := diagnosis.compare(output, self.outputs[output.name])) is not None:
+                return wrong
+        return None
+
+    def written(self) -> bool:
+        """Whether the kernel wrote anything at all."""
+        return any(not (v.view(np.uint32) == 0xFFFFFFFF).all() for v in self.outputs.values())
+
+
+@dataclass
+class Run:
+    """A kernel text on all its cases. `broken`: it cannot be compiled or launched, for this reason."""
+
+    broken: str = ""
+    evidence: dict[str, Any] = field(default_factory=dict)
+    cases: list[CaseRun] = field(default_factory=list)
+
+    def of(self, name: str) -> CaseRun | None:
+        return next((c for c in self.cases if c.case.name == name), None)
+
+
+def seed(secret: bytes, lab: str, task: str, case: str) -> int:
+    """The seed of a case's data: the same for the whole class and in every regrade, unknown without the secret."""
+    parts = [secret, *(t.encode() for t in (lab, task, case))]
+    return int.from_bytes(hashlib.sha256(b"".join(len(p).to_bytes(4, "big") + p for p in parts)).digest())
+
+
+@lru_cache(maxsize=1024)
+def _instance(problem: str, symbols: tuple[tuple[str, int | float], ...], seed: int) -> Instance:
+    """Shared by a whole class: the oracle runs once for each case."""
+    return PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(seed))
+
+
+def run(
+    lab: str, task: KernelTask, answer: Answer, worker: Worker, *, on: str, secret: bytes, cases: list[Case]
+) -> Run:  # fmt: skip
+    """Compile a text once and run it on the cases, in their order, up to the first fault."""
+    runs = [
+        CaseRun(c, _instance(task.problem.name, tuple(sorted(c.symbols.items())), seed(secret, lab, task.name, c.name)))
+        for c in cases
+    ]
+    request, arrays = _request(task, answer, runs, on)
+    largest = max(sum(4 * o.expected.size for o in r.instance.outputs) for r in runs)
+    try:
+        frames = worker.request("kernel", request, arrays, reply_bytes=largest)
+    except WorkerError as error:
+        return _stopped(error, runs, answer, worker)
+    return _read(frames, runs, answer, task)
+
+
+def _request(task: KernelTask, answer: Answer, runs: list[CaseRun], on: str) -> tuple[dict[str, Any], list[np.ndarray]]:
+    arrays: list[np.ndarray] = []
+    cases = []
+    for r in runs:
+        inputs = {name: len(arrays) + i for i, name in enumerate(r.instance.inputs)}
+        arrays += r.instance.inputs.values()
+        outputs = {o.name: ["<f4", list(o.expected.shape)] for o in r.instance.outputs}
+        cases.append({"symbols": r.instance.symbols, "inputs": inputs, "outputs": outputs, "inouts": {}})
+    request = {
+        "op": "kernel", "source": answer.source(), "default_args": list(task.params), "on": on,
+        "budget": BUDGET, "cases": cases,
+    }  # fmt: skip
+    return request, arrays
+
+
+def _stopped(error: WorkerError, runs: list[CaseRun], answer: Answer, worker: Worker) -> Run:
+    """The worker did not answer to the end: it is the case that it was at, or the compiler, that did not."""
+    compiled = any(f.header.get("event") == "compiled" for f in error.frames)
+    if error.reason == "time":
+        what = f"did not come to an end within {worker.policy.seconds:g} s"
+    else:
+        what = f"ended the process that ran it ({error.detail})"
+    if not compiled:
+        return Run(f"compiling {answer.where()} {what}", {"worker": error.detail})
+    done = _read(error.frames, runs, answer, None)
+    if not done.broken and len(done.cases) < len(runs):
+        done.cases.append(runs[len(done.cases)])
+        done.cases[-1].error = f"the kernel {what}"
+    return done
+
+
+def _read(frames: list[Any], runs: list[CaseRun], answer: Answer, task: KernelTask | None) -> Run:
+    result = Run()
+    try:
+        for frame in frames:
+            event = frame.header["event"]
+            if event == "case":
+                r = runs[len(result.cases)]
+                if frame.header["index"] != len(result.cases):
+                    raise ValueError("cases out of order")
+                _read_case(frame, r)
+                result.cases.append(r)
+            elif event == "error":
+                _read_error(frame.header, runs, result, answer, task)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise SandboxError(f"the worker's reply cannot be read: {error!r}") from None
+    return result
+
+
+def _read_case(frame: Any, r: CaseRun) -> None:
+    r.faults = [_fault(f) for f in frame.header["faults"]]
+    r.launches = [(str(name), counting.from_json(c)) for name, c in frame.header["launches"]]
+    r.changed = [str(name) for name in frame.header["changed"]]
+    r.outputs = dict(zip(frame.header["outputs"], frame.arrays, strict=True))
+    for output in r.instance.outputs:
+        array = r.outputs[output.name]
+        if array.shape != output.expected.shape or array.dtype != np.float32:
+            raise ValueError(f"{output.name} has another shape or dtype")
+
+
+def _fault(body: Mapping[str, Any]) -> Fault:
+    triples = {k: tuple(body[k]) if body[k] is not None else None for k in ("thread", "block")}
+    return Fault(**{**body, **triples})
+
+
+def _read_error(
+    header: Mapping[str, Any], runs: list[CaseRun], result: Run, answer: Answer, task: KernelTask | None
+) -> None:
+    if header["type"] == "BackendError":  # this machine's failure, not the student's
+        raise BackendError(header["message"])
+    evidence = {k: header[k] for k in ("type", "message", "line", "diagnostics", "log") if k in header}
+    message = describe_error(header, answer, task)
+    if header["stage"] == "compile" and "fault" not in header:
+        result.broken, result.evidence = message, evidence
+        return
+    r = runs[len(result.cases)]
+    if "fault" in header:
+        r.faults = [_fault(header["fault"])]
+    elif header["stage"] == "gpu" or r.case.hidden:
+        r.error = message
+    else:
+        result.broken, result.evidence = f"{message} (on case {r.case.name!r}: {_sizes(r.case)})", evidence
+        return
+    result.cases.append(r)
+
+
+def describe_error(header: Mapping[str, Any], answer: Answer, task: KernelTask | None) -> str:
+    """A typed error of the worker in the student's terms, with the line of the cell that it is about."""
+    kind, message, line = header["type"], str(header["message"]), int(header.get("line") or 0)
+    if kind == "CompileError":
+        errors = [d for d in header.get("diagnostics", []) if d[1] == "error"]
+        if errors:
+            line, message = int(errors[0][0]), str(errors[0][2])
+            more = f" ({len(errors) - 1} more error{'s' * (len(errors) > 2)})" if len(errors) > 1 else ""
+            return f"{answer.where()} does not compile: {message}{at_line(line, answer)}{more}"
+        return f"{answer.where()} does not compile: {message}"
+    if kind == "PlanError":
+        message = message.removeprefix(f"line {line}: ")
+        return f"{answer.where()}: {message}{at_line(line, answer)}"
+    if kind == "ArgumentError" and task is not None:
+        declared = ", ".join(task.problem.declarations[p] for p in task.params)
+        return f"{answer.where()}: {message}. The task passes ({declared})"
+    return f"{answer.where()}: {message}"
+
+
+def at_line(line: int, answer: Answer) -> str:
+    if line < 1:
+        return ""
+    text = answer.line(line)
+    return f", line {line}{f': `{text[:100]}`' if text else ''}"
+
+
+def _sizes(case: Case) -> str:
+    return ", ".join(f"{k}={v:g}" for k, v in case.symbols.items())
+
+
+# ---- the checks
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A check's outcome, without its points: `share` of them is given."""
+
+    passed: bool
+    rationale: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    help: str = ""
+    share: float | None = None
+
+
+def compiles(result: Run) -> Judgement:
+    if result.broken:
+        return Judgement(False, result.broken, result.evidence)
+    return Judgement(True, "it compiles, and its launch fits the task")
+
+
+def runs(result: Run, answer: Answer) -> Judgement:
+    """No fault on any public case, and something was written."""
+    public = [r for r in result.cases if not r.case.hidden]
+    for r in public:
+        if (failed := _misbehaviour(r, answer)) is not None:
+            return failed
+    if not any(r.written() for r in public):
+        names = " and ".join(o.name for o in public[0].instance.outputs)
+        return Judgement(False, f"the kernel writes nothing to {names}", _case_evidence(public[0]))
+    return Judgement(True, f"no fault on {len(public)} cases")
+
+
+def _misbehaviour(r: CaseRun, answer: Answer) -> Judgement | None:
+    evidence = _case_evidence(r)
+    on_case = f"Case {r.case.name!r}: {_sizes(r.case)}"
+    if r.error:
+        return Judgement(False, f"{r.error}. {on_case}", {**evidence, "category": "a hidden case does not finish"})
+    if r.faults:
+        first = r.faults[0]
+        others = sum(f.count for f in r.faults) - 1
+        more = f". {others} more fault{'s' * (others != 1)} of this kind or others" if others else ""
+        evidence |= {
+            "fault": _fault_json(first), "faults": [_fault_json(f) for f in r.faults],
+            "source": answer.line(first.line), "category": f"{first.kind} on a hidden case",
+        }  # fmt: skip
+        where = f"{answer.where()}{at_line(first.line, answer)}: "
+        return Judgement(False, f"{where}{first.kind}: {first.message}{more}. {on_case}", evidence)
+    if r.changed:
+        evidence |= {"changed": r.changed, "category": "an input is changed on a hidden case"}
+        return Judgement(False, f"the kernel writes to {', '.join(r.changed)}, which is an input. {on_case}", evidence)
+    return None
+
+
+def _fault_json(fault: Fault) -> dict[str, Any]:
+    return {**fault.__dict__, "thread": _listed(fault.thread), "block": _listed(fault.block)}
+
+
+def _listed(triple: tuple[int, int, int] | None) -> list[int] | None:
+    return None if triple is None else list(triple)
+
+
+def _case_evidence(r: CaseRun) -> dict[str, Any]:
+    return {"case": r.case.name, "symbols": dict(r.instance.symbols)}
+
+
+def correct(result: Run) -> Judgement:
+    public = [r for r in result.cases if not r.case.hidden]
+    failing = [(r, wrong) for r in public if (wrong := r.wrong()) is not None]
+    if not failing:
+        return Judgement(True, f"every element is right on {len(public)} cases")
+    r, wrong = failing[0]
+    said = "; ".join(wrong.sentences())
+    hint = diagnosis.mistake([(r.instance, w) for r, w in failing])
+    others = f", and {len(failing) - 1} of {len(public) - 1} other cases" if len(failing) > 1 else ""
+    rationale = f"{said}. Case {r.case.name!r}: {_sizes(r.case)}{others}"
+    if hint:
+        rationale += f". The values are those of a kernel in which {hint}"
+    evidence = {
+        **_case_evidence(r),
+        **wrong.evidence(),
+        "mistake": hint,
+        "failing_cases": [r.case.name for r, _ in failing],
+    }
+    return Judgement(False, rationale, evidence)
+
+
+def hidden(result: Run, answer: Answer) -> Judgement:
+    """As runs and correct, on the cases that students do not see; `category` is what they are told."""
+    cases = [r for r in result.cases if r.case.hidden]
+    for r in cases:
+        if (failed := _misbehaviour(r, answer)) is not None:
+            return failed
+        if (wrong := r.wrong()) is not None:
+            evidence = {**_case_evidence(r), **wrong.evidence(), "category": "wrong values on a hidden case"}
+            return Judgement(False, f"{'; '.join(wrong.sentences())}. Case {r.case.name!r}: {_sizes(r.case)}", evidence)
+    return Judgement(True, f"right on {len(cases)} hidden cases")
+
+
+def threshold(task: KernelTask, t: Threshold, result: Run, answer: Answer) -> Judgement:
+    r = _required(result, t.case)
+    launches = [c for _, c in r.launches]
+    verdict = counting.judge_threshold(
+        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches)
+    )  # fmt: skip
+    side = "at most" if t.at_most else "at least"
+    measured = f"{t.value} is {verdict.value:.4g} on case {t.case!r}, asked {side} {verdict.evidence['limit']:.4g}"
+    evidence = {**_case_evidence(r), **verdict.evidence}
+    if verdict.share:
+        return Judgement(True, measured, evidence, t.help)
+    waste, evidence["worst"] = _worst(t.value, launches, answer)
+    return Judgement(False, f"{measured}: {t.says}{waste}", evidence, t.help)
+
+
+def _worst(value: str, launches: list[Counters], answer: Answer) -> tuple[str, dict[str, Any] | None]:
+    """The line that a threshold is missed by most, where that can be told."""
+    if "branches" in value:
+        branch = counting.most_divergent(launches)
+        if branch is None:
+            return "", None
+        said = (
+            f". Most at{at_line(branch.line, answer).removeprefix(',')}: {branch.divergent} of {branch.executed} splits"
+        )
+        return said, dict(branch.__dict__)
+    access = counting.most_wasteful(launches)
+    if access is None or not any(word in value for word in ("sectors", "bytes", "requests")):
+        return "", None
+    said = (
+        f". Most is wasted at{at_line(access.line, answer).removeprefix(',')}: each {access.op} of {access.array} "
+        f"touches {access.sectors / access.requests:.3g} sectors, {access.sectors_ideal / access.requests:.3g} would do"
+    )
+    return said, dict(access.__dict__)
+
+
+def target(task: KernelTask, t: Target, result: Run, answer: Answer) -> Judgement:
+    r = _required(result, t.case)
+    launches = [c for _, c in r.launches]
+    verdict = counting.judge_target(
+        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches)
+    )  # fmt: skip
+    e = verdict.evidence
+    rungs = f"{t.base} has {e['base']:.4g}, {t.target} {e['target']:.4g}"
+    measured = f"{t.value} is {verdict.value:.4g} on case {t.case!r}; {rungs}"
+    evidence = {**_case_evidence(r), **e}
+    if verdict.reasons:
+        said = f"{measured}. Not scored, because {' and '.join(verdict.reasons)}"
+        return Judgement(False, said, evidence, t.help, 0.0)
+    if verdict.share >= 1 - 1e-9:
+        return Judgement(True, measured, evidence, t.help)
+    waste, evidence["worst"] = _worst(t.value, launches, answer)
+    said = f"{measured}{': ' if t.says else ''}{t.says}{waste}"
+    return Judgement(False, said, evidence, t.help, verdict.share)
+
+
+def _required(result: Run, case: str) -> CaseRun:
+    found = result.of(case)
+    if found is None:
+        raise LookupError(f"case {case!r} did not run, although nothing failed before it")
+    return found
+
+
+# ---- measuring
+
+
+@dataclass
+class Measurement:
+    """The engine's account of a kernel on one case, for measure() and its pictures.
+
+    problem   why there is none: the text does not compile, or misbehaves; "" where all went well
+    launches  (kernel, counters) in order; lines in them are lines of the cell
+    totals    every counter that a threshold may name
+    """
+
+    task: str
+    case: str
+    symbols: dict[str, int | float]
+    problem: str = ""
+    launches: list[tuple[str, Counters]] = field(default_factory=list)
+    totals: Numbers = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "task": self.task, "case": self.case, "symbols": self.symbols, "problem": self.problem,
+            "launches": [{"kernel": name, "lines": list(_lines(c)), "branches": [b.__dict__ for b in c.branches]}
+                         for name, c in self.launches],
+            "totals": self.totals, "faults": [_fault_json(f) for f in self.faults],
+        }  # fmt: skip
+
+
+def _lines(counters: Counters) -> Iterator[dict[str, Any]]:
+    for access in counters.accesses:
+        yield dict(access.__dict__)
+
+
+def measure(lab: str, task: KernelTask, answer: Answer, worker: Worker, secret: bytes, case: str | None) -> Measurement:
+    chosen = task.case(case or task.measure_case)
+    result = run(lab, task, answer, worker, on="sim", secret=secret, cases=[chosen])
+    measured = Measurement(task.name, chosen.name, dict(chosen.symbols), result.broken)
+    for r in result.cases:
+        measured.symbols = dict(r.instance.symbols)
+        failed = _misbehaviour(r, answer)
+        measured.problem = failed.rationale if failed else ""
+        measured.faults = r.faults
+        measured.launches = r.launches
+        measured.totals = counting.numbers([c for _, c in r.launches])
+    return measured
+
+
+def record(check: str, task: KernelTask, maximum: float, found: Judgement, is_hidden: bool) -> CheckRecord:
+    share = found.share if found.share is not None else float(found.passed)
+    return CheckRecord(
+        task.name, check, found.passed, min(maximum, maximum * share), maximum, found.rationale,
+        found.help or task.help, found.evidence, hidden=is_hidden,
+    )  # fmt: skip
+
+
+def case_symbols(problem: Problem, case: Case) -> dict[str, int | float]:
+    """The symbols that expressions may name on a case, the derived ones among them."""
+    return _instance(problem.name, tuple(sorted(case.symbols.items())), 0).symbols

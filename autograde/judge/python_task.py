@@ -1,0 +1,197 @@
+"""Checks a python task: the student's function is called in the sandbox, its values are compared here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .sandbox import Worker, WorkerError
+from .spec import PythonTask
+from .submission import Answer
+from .values import Other, TooLarge, show, unpack
+
+#: One call may take this long, in seconds; the reference takes microseconds.
+CALL_SECONDS = 2.0
+_REPLY_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that went wrong. `reason` is a sentence without the call itself."""
+
+    case: str
+    hidden: bool
+    shown: str
+    reason: str
+    evidence: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of all calls. `broken`: the function cannot be called at all, for this reason."""
+
+    broken: str = ""
+    failed: tuple[Call, ...] = ()
+    calls: int = 0
+    hidden_calls: int = 0
+
+
+def run(task: PythonTask, answer: Answer, worker: Worker, hidden: bool) -> Outcome:
+    """Call the function once for each point of each case, the public ones first."""
+    cases = [c for c in task.cases if not c.hidden] + [c for c in task.cases if c.hidden and hidden]
+    points = [(case, call) for case in cases for call in case.calls]
+    request = {
+        "op": "python", "source": answer.source(), "function": task.function,
+        "calls": [dict(call) for _, call in points], "seconds": CALL_SECONDS,
+    }  # fmt: skip
+    try:
+        (frame,) = worker.request("python", request, reply_bytes=_REPLY_BYTES)
+    except WorkerError as error:
+        return Outcome(broken=_why_no_answer(error, worker))
+    except ValueError:
+        return Outcome(broken="the worker sent more than one reply: does the cell write to files that it did not open?")
+    if frame.header.get("event") == "error":
+        return Outcome(broken=_definition_error(frame.header.get("error"), task, answer))
+    try:
+        values = [_value(item, frame.arrays) for item in frame.header["results"]]
+    except (KeyError, TypeError, ValueError):
+        return Outcome(
+            broken="the worker sent a reply that cannot be read: does the cell write to files that it did not open?"
+        )
+    reference = task.expected()
+    failed = []
+    for (case, call), (value, raised) in zip(points, values, strict=False):
+        expected = reference(**call)
+        reason = _raised(raised, answer) if raised else difference(expected, value)
+        if reason:
+            evidence = {"args": dict(call), "expected": show(expected), "returned": "" if raised else show(value)}
+            failed.append(Call(case.name, case.hidden, _shown(task.function, call), reason, evidence))
+    if len(values) < len(points) and not (failed and failed[-1].reason.startswith("did not return")):
+        return Outcome(broken="the values that it returns are too large to compare")
+    public = sum(not case.hidden for case, _ in points)
+    return Outcome(failed=tuple(failed), calls=public, hidden_calls=len(points) - public)
+
+
+def _shown(function: str, call: Mapping[str, Any]) -> str:
+    return f"{function}({', '.join(f'{k}={show(v, 20)}' for k, v in call.items())})"
+
+
+def _value(item: Any, arrays: Sequence[np.ndarray]) -> tuple[Any, dict[str, Any] | None]:
+    if isinstance(item.get("error"), dict):
+        return None, item["error"]
+    first, count = item["first"], item["count"]
+    if type(first) is not int or type(count) is not int or first < 0 or count < 0:
+        raise ValueError("not a result")
+    return unpack(item["value"], list(arrays[first : first + count])), None
+
+
+def _why_no_answer(error: WorkerError, worker: Worker) -> str:
+    match error.reason:
+        case "time":
+            return f"it did not come to an end within {worker.policy.seconds:g} s: does a loop never stop?"
+        case "output":
+            return f"it prints more than {worker.policy.printed >> 10} KiB: take the print out"
+        case "protocol":
+            return "it disturbed the process that runs it: a function takes its arguments and returns a value, no more"
+        case _:
+            return f"the process that ran it has ended ({error.detail}): does it call exit, or use too much memory?"
+
+
+def _definition_error(error: Any, task: PythonTask, answer: Answer) -> str:
+    if not isinstance(error, dict) or error.get("type") == "missing":
+        return f"{answer.where()} defines no function {task.function}: keep the line `def {task.function}(...)`"
+    if error.get("type") == "time":
+        return f"{answer.where()} itself does not come to an end{_at_line(error, answer)}: does a loop never stop?"
+    return f"{answer.where()} does not run: {error.get('type')}: {error.get('message')}{_at_line(error, answer)}"
+
+
+def _raised(error: Mapping[str, Any], answer: Answer) -> str:
+    kind, message = str(error.get("type")), str(error.get("message"))
+    if kind == "time":
+        return f"did not return within {CALL_SECONDS:g} s{_at_line(error, answer)}"
+    if kind == "NotImplementedError":
+        return "is not written yet"
+    if kind == "MemoryError":
+        return f"needs more memory than there is{_at_line(error, answer)}"
+    return f"raised {kind}{': ' if message else ''}{message}{_at_line(error, answer)}"
+
+
+def _at_line(error: Mapping[str, Any], answer: Answer) -> str:
+    line = error.get("line")
+    if type(line) is not int or line < 1:
+        return ""
+    text = answer.line(line)
+    return f" (line {line} of {answer.where()}{f': `{text[:80]}`' if text else ''})"
+
+
+# ---- values
+
+
+def difference(expected: Any, value: Any) -> str:
+    """Why `value` is not `expected`, as the end of a sentence that begins with the call; "" where it is."""
+    said = f"returned {show(value)}, expected {show(expected)}"
+    if isinstance(value, TooLarge):
+        return f"returned {value}"
+    if isinstance(value, Other):
+        return f"returned {value}, expected {show(expected)}"
+    if isinstance(expected, np.ndarray):
+        return _array_difference(expected, value)
+    if isinstance(expected, tuple | list):
+        return _sequence_difference(expected, value, said)
+    if expected is None or value is None:
+        return "" if value is expected else said
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return "" if type(value) is type(expected) and value == expected else said
+    if isinstance(expected, int) and isinstance(value, float):
+        return f"{said}: a float, where an int is asked for (// divides integers)"
+    if isinstance(expected, float) and isinstance(value, int | float):
+        return "" if math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-12) else said
+    return "" if type(value) is type(expected) and value == expected else said
+
+
+def _sequence_difference(expected: Sequence[Any], value: Any, said: str) -> str:
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = tuple(value.tolist())
+    if not isinstance(value, tuple | list):
+        return said
+    if len(value) != len(expected):
+        return f"{said}: {len(value)} value{'s' * (len(value) != 1)} instead of {len(expected)}"
+    if type(value) is not type(expected):
+        return f"{said}: a {type(value).__name__}, where a {type(expected).__name__} is asked for"
+    for inner, given in zip(expected, value, strict=True):
+        if reason := difference(inner, given):
+            return reason if isinstance(inner, np.ndarray) else f"{said}{_note(reason)}"
+    return ""
+
+
+def _note(reason: str) -> str:
+    """What a reason says beyond the two values, such as ": a float, where an int is asked for"."""
+    return reason[reason.find(": a ") :] if ": a " in reason else ""
+
+
+def _array_difference(expected: np.ndarray, value: Any) -> str:
+    if isinstance(value, list) and expected.dtype.kind in "biuf":
+        try:
+            value = np.array(value)
+        except ValueError:
+            return "returned lists of unequal lengths, which are no array"
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+        return f"returned {show(value)}, expected an array of shape {expected.shape}"
+    if value.shape != expected.shape:
+        return f"returned an array of shape {value.shape}, expected {expected.shape}"
+    if expected.dtype.kind in "biu" and value.dtype.kind == "f":
+        return "returned an array of floats, where integers are asked for"
+    if expected.dtype.kind == "f":
+        wrong = ~np.isclose(value.astype(np.float64), expected, rtol=1e-6, atol=1e-9)
+    else:
+        wrong = value != expected
+    if not wrong.any():
+        return ""
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    element = f"[{','.join(map(str, index))}]"
+    differ = f"{int(wrong.sum())} of {wrong.size} elements differ"
+    return f"returned an array whose element {element} is {value[index]}, expected {expected[index]}; {differ}"
