@@ -65,13 +65,16 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
         axes.text(w + 0.5, h + 0.5, f"{r},{s}", ha="center", va="center", fontsize=9, color=_INK)
     corner = (q * U - pad, p * U - pad)
     axes.add_patch(Rectangle(corner, S, R, fill=False, edgecolor=_INK, linewidth=2.2))
-    read = sum(1 for element in taps.values() if element)
+    inside_taps = sum(1 for element in taps.values() if element)
     alt = (
         f"The {R} by {S} window of output ({p}, {q}) over a {H} by {W} image with padding {pad}, stride {U}. "
-        f"Of its {len(taps)} taps {read} read the image (solid cells) and {len(taps) - read} fall into the padding "
+        f"Of its {len(taps)} taps {inside_taps} read the image (solid cells) and {len(taps) - inside_taps} fall into the padding "
         f"(hatched, dotted cells). The window's corner lies at row {corner[1]}, column {corner[0]}."
     )
-    return Picture(_svg(figure, f"taps r,s of output ({p}, {q}): {read} read, {len(taps) - read} in the padding"), alt)
+    return Picture(
+        _svg(figure, f"taps r,s of output ({p}, {q}): {inside_taps} read, {len(taps) - inside_taps} in the padding"),
+        alt,
+    )
 
 
 def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True) -> Picture:

@@ -185,8 +185,8 @@ measure("direct_clipped")
 
 # %% [markdown]
 # **Prediction against measurement.** The multiply-adds have not changed. The divergent branches should have halved: lanes 0 and 31 now
-# leave their loop over `s` together, one tap before the others, and that is one split for each channel and row of the filter in place of two. The warp also issues
-# far fewer instructions, because nobody tests anything in the inner loop.
+# leave their loop over `s` together, one tap before the others, and that is one split for each channel and row of the filter in place of two. The warps also issue
+# about a quarter fewer instructions, because nobody tests anything in the inner loop.
 #
 # ## Step 4 · Somebody else's kernel (15 minutes)
 #
@@ -278,8 +278,8 @@ figures.warp(P=32, Q=32, block=(16, 16), along="columns")
 
 # %% [markdown]
 # **Prediction against measurement.** Not one result has changed and not one multiply-add; a store request now touches
-# a quarter of the sectors. The loads of `x` gain less than the stores: a window that starts one float beside a sector's edge touches one sector more in each row.
-# The loads of `w` gain nothing at all, since all lanes of a warp read the same weight at the same time, which is one sector in either order.
+# a quarter of the sectors. The loads of `x` gain a little less: a window that starts one float beside a sector's edge touches one sector more in each row.
+# The loads of `w` gain next to nothing. But for those at the border, all lanes of a warp read the same weight at the same time, which is one sector in either order.
 #
 # **Explain, at most 80 words.** The two kernels of steps 4 and 5 compute the same products with the same number of threads. Why does one need so many more
 # sectors for each store? Name the distance in memory between the outputs of neighbouring lanes in both kernels, and use one number of your own counters. At which
