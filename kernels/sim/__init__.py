@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..result import Counters, Fault, Triple
-from . import numpy_executor
+from . import llvm_executor, numpy_executor
 from .isa import check_supported
 from .launch import Buffer, prepare
 from .program import Entry, Program, Symbol, load
 from .ptx import ParamSlot
+
+EXECUTORS = {"llvm": llvm_executor.run, "numpy": numpy_executor.run}
 
 __all__ = ["Buffer", "Entry", "ParamSlot", "Program", "Symbol", "load", "run"]
 
@@ -42,4 +44,4 @@ def run(
     """
     launch = prepare(program, entry_name, grid, block, params, checks, budget)
     check_supported(launch.entry.function)
-    return numpy_executor.run(launch)
+    return EXECUTORS[executor](launch)

@@ -9,8 +9,9 @@ from functools import cached_property
 from .ptx import Address, Function, Instruction, Name, NotPredicate, Operand, PredicatePair, Register, Vector
 
 #: Opcodes whose first operand is a source, not a destination.
-NO_DESTINATION = frozenset({"st", "bra", "ret", "exit", "bar", "barrier", "membar", "fence", "red", "call", "trap", "brkpt",
-                            "cp", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority"})  # fmt: skip
+NO_DESTINATION = frozenset(
+    ("st", "bra", "ret", "exit", "bar", "barrier", "membar", "fence", "red", "call", "trap", "cp", "prefetch")
+)
 
 #: The virtual block that every path ends in.
 EXIT = -1

@@ -7,7 +7,7 @@ UnsupportedPTX before anything runs.
 from __future__ import annotations
 
 from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, unsupported
-from .types import TYPES
+from .types import TYPES, ScalarType
 
 _INTS = "u16 u32 u64 s16 s32 s64"
 _FLOATS = "f32 f64"
@@ -15,7 +15,8 @@ _BITS = "b16 b32 b64"
 _ALL = f"{_INTS} {_FLOATS} {_BITS}"
 _MEMORY = f"u8 s8 b8 {_ALL} v2 v4"
 _COMPARE = "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
-_CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_normal evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
+_CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_normal"
+_CACHE += " evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
 _ROUND = "rn rz rm rp ftz sat"
 
 #: opcode -> every part that may follow it.
@@ -129,3 +130,34 @@ def _known(function: Function, name: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def source_types(ins: Instruction) -> list[ScalarType]:
+    """The types of an arithmetic instruction's sources, where they differ from its own."""
+    kind = ins.type
+    u32 = TYPES["u32"]
+    if ins.opcode in ("shl", "shr"):
+        return [kind, u32]
+    if ins.opcode == "mad" and ins.has("wide"):
+        return [kind, kind, TYPES[f"{kind.kind}{2 * kind.bits}"]]
+    if ins.opcode == "bfe":
+        return [kind, u32, u32]
+    if ins.opcode == "bfi":
+        return [kind, kind, u32, u32]
+    if ins.opcode == "shf":
+        return [u32, u32, u32]
+    return [kind] * 4
+
+
+def result_type(ins: Instruction) -> ScalarType:
+    """The type of an arithmetic instruction's result."""
+    kind = ins.type
+    if ins.has("wide"):
+        return TYPES[f"{kind.kind}{2 * kind.bits}"]
+    if ins.opcode == "cvt":
+        return ins.types[-2]
+    if ins.opcode in ("popc", "clz", "bfind"):
+        return TYPES["u32"]
+    if ins.opcode == "testp":
+        return TYPES["pred"]
+    return kind

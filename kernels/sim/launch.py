@@ -42,6 +42,7 @@ class Launch:
     grid: Triple
     block: Triple
     arrays: list[Buffer]  # arrays[0] is the null pointer's, empty
+    parameter_names: dict[int, str]  # array number -> the parameter that points to it
     params: bytes
     checks: bool
     warp_budget: int
@@ -93,8 +94,10 @@ def prepare(
         raise ValueError(f"{entry_name} takes {len(names)} parameters, got {len(params)}")
     block_size = max([entry.param_offsets[n] + s.size for n, s in zip(names, entry.params)], default=0)
     data = bytearray(block_size)
+    parameter_names: dict[int, str] = {}
     for name, slot, value in zip(names, entry.params, params):
         if isinstance(value, Buffer):
+            parameter_names[len(arrays)] = name
             raw = window(len(arrays)).to_bytes(8, "little")
             arrays.append(value)
         else:
@@ -103,7 +106,7 @@ def prepare(
             raise ValueError(f"parameter {name} of {entry_name} has {slot.size} bytes, got {len(raw)}")
         at = entry.param_offsets[name]
         data[at : at + slot.size] = raw
-    launch = Launch(program, entry, grid, block, arrays, bytes(data), checks, 0, 0)
+    launch = Launch(program, entry, grid, block, arrays, parameter_names, bytes(data), checks, 0, 0)
     warps = launch.warps_per_block * launch.blocks
     if budget is None:
         launch.warp_budget = WARP_BUDGET

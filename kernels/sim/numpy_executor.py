@@ -21,6 +21,7 @@ from .addresses import LOCAL_WINDOW, split
 from .cfg import EXIT, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
 from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE, Event
+from .isa import source_types
 from .launch import WARP, Launch
 from .numpy_alu import compare, evaluate
 from .ptx import (
@@ -213,7 +214,7 @@ class _Warp:
         if isinstance(operand, Register):
             return self._read_register(operand.name, kind)
         if isinstance(operand, Immediate):
-            return np.full(WARP, _literal(operand, kind))
+            return np.full(WARP, operand.as_type(kind))
         if isinstance(operand, Name):
             if operand.name in self.special:
                 return self.special[operand.name].astype(kind.dtype)
@@ -225,11 +226,12 @@ class _Warp:
     def _read_register(self, name: str, kind: ScalarType) -> Lanes:
         if kind.kind == "p":
             return self._predicate(name)
+        value: Lanes | None
         if name in self.special:
             value = self.special[name]
         else:
             declared = self.launch.entry.function.register_type(name)
-            value: Lanes | None = self.registers.get(name)
+            value = self.registers.get(name)
             if value is None:
                 value = np.zeros(WARP, bits_type(declared.bits).dtype)
         return value.astype(bits_type(kind.bits).dtype).view(kind.dtype)
@@ -393,7 +395,8 @@ class _Warp:
             else:
                 touched.setdefault(number, []).append(offset)
                 self._touch_array(pc, ins, addresses[lane], number, offset, thread, data[lane])
-        self._count(pc, touched, total)
+        if not ins.has("const"):  # constant memory has a cache and units of its own
+            self._count(pc, touched, total)
 
     def _touch_array(
         self, pc: int, ins: Instruction, address: int, number: int, offset: int, thread: int, data: np.ndarray
@@ -453,32 +456,3 @@ class _Warp:
             tally.sectors += len({o // SECTOR for o in offsets})
             tally.sectors_ideal += -(-distinct // SECTOR)
             tally.bytes_needed += distinct
-
-
-def _literal(operand: Immediate, kind: ScalarType) -> np.generic:
-    """A literal as a type; a float literal of the other width is converted."""
-    if operand.float_bits and operand.float_bits != kind.bits and kind.is_float:
-        value = np.array([operand.value], f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
-        return value.astype(kind.dtype)[0]
-    if kind.is_float and not operand.float_bits:
-        return np.array([operand.value], kind.dtype)[0]
-    if kind.kind == "p":
-        return np.bool_(operand.value)
-    return np.array([operand.value & (2**kind.bits - 1)], bits_type(kind.bits).dtype).view(kind.dtype)[0]
-
-
-def source_types(ins: Instruction) -> list[ScalarType]:
-    """The types of an arithmetic instruction's sources, where they differ from its own."""
-    kind = ins.type
-    u32 = TYPES["u32"]
-    if ins.opcode in ("shl", "shr"):
-        return [kind, u32]
-    if ins.opcode == "mad" and ins.has("wide"):
-        return [kind, kind, TYPES[f"{kind.kind}{2 * kind.bits}"]]
-    if ins.opcode == "bfe":
-        return [kind, u32, u32]
-    if ins.opcode == "bfi":
-        return [kind, kind, u32, u32]
-    if ins.opcode == "shf":
-        return [u32, u32, u32]
-    return [kind] * 4

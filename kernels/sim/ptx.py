@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import UnsupportedPTX
 from ..result import Fault
-from .types import TYPES, ScalarType
+from .types import TYPES, ScalarType, bits_type
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,17 @@ class Immediate:
 
     value: int
     float_bits: int = 0  # 32 or 64 for 0f… and 0d…, else 0
+
+    def as_type(self, kind: ScalarType) -> np.generic:
+        """The literal as a type; a float literal of the other width is converted."""
+        if kind.kind == "p":
+            return np.bool_(self.value)
+        if kind.is_float and self.float_bits != kind.bits:
+            if not self.float_bits:
+                return kind.dtype.type(self.value)
+            size = self.float_bits // 8
+            return np.array([self.value], f"u{size}").view(f"f{size}").astype(kind.dtype)[0]
+        return np.array([self.value & (2**kind.bits - 1)], bits_type(kind.bits).dtype).view(kind.dtype)[0]
 
 
 @dataclass(frozen=True)

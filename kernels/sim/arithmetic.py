@@ -1,0 +1,509 @@
+"""PTX arithmetic as LLVM IR, for one value or for the 32 lanes of a warp.
+
+Frequent operations are written once for both. Rare ones (`LANEWISE`) are written for one value; for a warp
+they become a loop over the lanes in a function of their own, which keeps the code small and fast to compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, vector
+from .isa import result_type
+from .ptx import Instruction
+from .types import ScalarType
+
+SMALLEST_NORMAL = 2.0**-126
+
+
+def llvm_type(kind: ScalarType) -> str:
+    """The LLVM type of one value; a predicate is the i32 mask of its lanes."""
+    if kind.is_float:
+        return "float" if kind.bits == 32 else "double"
+    return "i32" if kind.kind == "p" else f"i{kind.bits}"
+
+
+class Arithmetic:
+    """Emits arithmetic into functions; owns the out-of-line functions that it needs."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, FunctionBuilder] = {}
+
+    def emit(self, f: FunctionBuilder, ins: Instruction, sources: Sequence[Value]) -> Value:
+        """The result of an instruction on sources of its types, all scalar or all vectors."""
+        if ins.opcode in LANEWISE or _needs_lanes(ins):
+            if not is_vector(sources[0].type):
+                return _scalar(f, ins, sources)
+            return self._lane_by_lane(f, ins, sources)
+        return _emit(f, ins, sources)
+
+    def _lane_by_lane(self, f: FunctionBuilder, ins: Instruction, sources: Sequence[Value]) -> Value:
+        name = "lanes." + ".".join((ins.opcode, *ins.modifiers))
+        result = vector(_result_llvm(ins))
+        if name not in self.functions:
+            self.functions[name] = _lane_loop(name, ins, [s.type for s in sources], result)
+        return f.call(result, name, sources)
+
+
+def _result_llvm(ins: Instruction) -> str:
+    return "i1" if ins.opcode == "testp" else llvm_type(result_type(ins))
+
+
+def _lane_loop(name: str, ins: Instruction, types: Sequence[str], result: str) -> FunctionBuilder:
+    g = FunctionBuilder(name, result, [(t, f"a{i}") for i, t in enumerate(types)], "internal")
+    slots = [g.alloca(t, align=64) for t in types]
+    for slot, value in zip(slots, g.arguments.values()):
+        g.store(value, slot, align=64)
+    element = element_of(result)
+    stored = "i8" if element == "i1" else element
+    out = g.alloca(vector(stored), align=64)
+    with g.each_lane(integer(-1)) as lane:
+        index = g.cast("zext", lane, "i64")
+        scalars = [g.load(element_of(t), slot, g.mul(index, bits_of(t) // 8)) for slot, t in zip(slots, types)]
+        value = _scalar(g, ins, scalars)
+        if element == "i1":
+            value = g.cast("zext", value, "i8")
+        g.store(value, out, g.mul(index, bits_of(stored) // 8))
+    whole = g.load(vector(stored), out, align=64)
+    g.ret(g.cast("trunc", whole, result) if element == "i1" else whole)
+    return g
+
+
+def _needs_lanes(ins: Instruction) -> bool:
+    """Forms of frequent operations that are rare, or that LLVM expands badly as vectors."""
+    if ins.opcode == "mul" or ins.opcode == "mad":
+        return ins.has("hi") and ins.type.bits == 64 or _directed(ins)
+    if ins.opcode == "div":
+        return not ins.type.is_float
+    if ins.opcode == "cvt":
+        to, source = ins.types[-2:]
+        return _directed(ins) or (ins.has("sat") and not to.is_float and not source.is_float)
+    return _directed(ins)
+
+
+def _directed(ins: Instruction) -> bool:
+    return any(ins.has(m) for m in ("rz", "rm", "rp"))
+
+
+# -- frequent operations, scalar or vector ---------------------------------------------------------
+
+
+def _emit(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
+    if ins.opcode == "cvt":
+        return _convert(f, ins, s[0])
+    if not ins.type.is_float:
+        return INTEGER[ins.opcode](f, ins, *s)
+    if ins.has("ftz"):
+        s = [_flush(f, x) for x in s]
+    result = FLOAT[ins.opcode](f, ins, *s)
+    if ins.has("ftz"):
+        result = _flush(f, result)
+    return _saturate(f, result) if ins.has("sat") else result
+
+
+def _flush(f: FunctionBuilder, x: Value) -> Value:
+    if element_of(x.type) != "float":
+        return x
+    tiny = f.fcmp("olt", f.intrinsic("fabs", x), real(SMALLEST_NORMAL, x.type))
+    return f.select(tiny, f.intrinsic("copysign", real(0.0, x.type), x), x)
+
+
+def _saturate(f: FunctionBuilder, x: Value) -> Value:
+    zero, one = real(0.0, x.type), real(1.0, x.type)
+    below = f.select(f.fcmp("olt", x, one), x, one)
+    return f.select(f.fcmp("ogt", x, zero), below, zero)
+
+
+def _double_width(type_name: str) -> str:
+    wide = f"i{2 * bits_of(type_name)}"
+    return vector(wide) if is_vector(type_name) else wide
+
+
+def _product(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    if not (ins.has("wide") or ins.has("hi")):
+        return f.mul(a, b)
+    wide = _double_width(a.type)
+    signed = ins.type.is_signed
+    product = f.mul(f.resize(a, wide, signed), f.resize(b, wide, signed))
+    if ins.has("wide"):
+        return product
+    return f.resize(f.binary("lshr", product, bits_of(a.type)), a.type)
+
+
+def _shift(f: FunctionBuilder, ins: Instruction, a: Value, by: Value) -> Value:
+    """Shift amounts beyond the width give 0, or the sign."""
+    bits = ins.type.bits
+    op = "shl" if ins.opcode == "shl" else "ashr" if ins.type.is_signed else "lshr"
+    limit = f.intrinsic("umin", by, integer(bits - 1, by.type))
+    shifted = f.binary(op, a, f.resize(limit, a.type))
+    if op == "ashr" or by.text in _small_literals(bits, by.type):
+        return shifted
+    return f.select(f.icmp("ult", by, bits), shifted, integer(0, a.type))
+
+
+def _small_literals(bits: int, type_name: str) -> set[str]:
+    return {integer(i, type_name).text for i in range(bits)}
+
+
+def _add(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    return f.intrinsic("sadd.sat", a, b) if ins.has("sat") else f.add(a, b)
+
+
+def _sub(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    return f.intrinsic("ssub.sat", a, b) if ins.has("sat") else f.sub(a, b)
+
+
+def _lop3(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, c: Value, table: Value) -> Value:
+    """Any function of three bits, as the sum of its minterms."""
+    bits = int(table.text.strip("splat (i32)")) & 0xFF
+    result = integer(0, a.type)
+    for i in range(8):
+        if bits >> i & 1:
+            x = a if i & 4 else f.not_(a)
+            y = b if i & 2 else f.not_(b)
+            z = c if i & 1 else f.not_(c)
+            result = f.or_(result, f.and_(f.and_(x, y), z))
+    return result
+
+
+def _count(name: str, extra: Sequence[Value] = ()) -> Callable[..., Value]:
+    def emit(f: FunctionBuilder, ins: Instruction, a: Value) -> Value:
+        counted = f.intrinsic(name, a, extra=extra)
+        return f.resize(counted, vector("i32") if is_vector(a.type) else "i32")
+
+    return emit
+
+
+def _min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    return f.intrinsic(("s" if ins.type.is_signed else "u") + ins.opcode, a, b)
+
+
+_ZERO_IS_DEFINED = Value("i1", "false")
+
+INTEGER: dict[str, Callable[..., Value]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _product,
+    "mad": lambda f, ins, a, b, c: f.add(_product(f, ins, a, b), c),
+    "min": _min_max,
+    "max": _min_max,
+    "abs": lambda f, ins, a: f.intrinsic("abs", a, extra=[_ZERO_IS_DEFINED]),
+    "neg": lambda f, ins, a: f.sub(integer(0, a.type), a),
+    "and": lambda f, ins, a, b: f.and_(a, b),
+    "or": lambda f, ins, a, b: f.or_(a, b),
+    "xor": lambda f, ins, a, b: f.xor(a, b),
+    "not": lambda f, ins, a: f.not_(a),
+    "shl": _shift,
+    "shr": _shift,
+    "lop3": _lop3,
+    "popc": _count("ctpop"),
+    "clz": _count("ctlz", [_ZERO_IS_DEFINED]),
+    "brev": lambda f, ins, a: f.intrinsic("bitreverse", a),
+}
+
+
+def _float_min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it."""
+    return f.intrinsic(("minimum" if ins.opcode == "min" else "maximum") + ("" if ins.has("NaN") else "num"), a, b)
+
+
+def _reciprocal_root(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
+    """Through double precision, so that it rounds as the exact value would."""
+    wide = vector("double") if is_vector(x.type) else "double"
+    root = f.intrinsic("sqrt", f.cast("fpext", x, wide))
+    return f.cast("fptrunc", f.binary("fdiv", real(1.0, wide), root), x.type)
+
+
+FLOAT: dict[str, Callable[..., Value]] = {
+    "add": lambda f, ins, a, b: f.binary("fadd", a, b),
+    "sub": lambda f, ins, a, b: f.binary("fsub", a, b),
+    "mul": lambda f, ins, a, b: f.binary("fmul", a, b),
+    "fma": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
+    "mad": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
+    "div": lambda f, ins, a, b: f.binary("fdiv", a, b),
+    "min": _float_min_max,
+    "max": _float_min_max,
+    "abs": lambda f, ins, x: f.intrinsic("fabs", x),
+    "neg": lambda f, ins, x: f.value(x.type, f"fneg {x}"),
+    "sqrt": lambda f, ins, x: f.intrinsic("sqrt", x),
+    "rcp": lambda f, ins, x: f.binary("fdiv", real(1.0, x.type), x),
+    "rsqrt": _reciprocal_root,
+    "copysign": lambda f, ins, sign, x: f.intrinsic("copysign", x, sign),
+}
+
+
+# -- comparisons -----------------------------------------------------------------------------------
+
+_UNSIGNED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge", "eq": "eq", "ne": "ne"}
+_ORDERED = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "num": "ord", "nan": "uno"}
+_UNORDERED = {"equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ugt", "geu": "uge"}
+
+
+def compare(f: FunctionBuilder, name: str, kind: ScalarType, a: Value, b: Value) -> Value:
+    """setp's comparison, as the i32 mask of the lanes where it holds; all ones or 0 for scalars."""
+    if kind.is_float:
+        found = f.fcmp(_ORDERED.get(name) or _UNORDERED[name], a, b)
+    elif name in _UNSIGNED:
+        found = f.icmp(_UNSIGNED[name], a, b)
+    else:
+        found = f.icmp(("s" if kind.is_signed else "u") + name, a, b)
+    return f.to_mask(found) if is_vector(found.type) else f.cast("sext", found, "i32")
+
+
+# -- conversions -----------------------------------------------------------------------------------
+
+_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+
+
+def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
+    to, source = ins.types[-2:]
+    target = vector(llvm_type(to)) if is_vector(x.type) else llvm_type(to)
+    if not source.is_float:
+        if to.is_float:
+            return f.cast("sitofp" if source.is_signed else "uitofp", x, target)
+        return f.resize(x, target, source.is_signed)
+    if ins.has("ftz"):
+        x = _flush(f, x)
+    integral = next((_INTEGRAL[m] for m in _INTEGRAL if ins.has(m)), None)
+    if integral and not (integral == "trunc" and not to.is_float):
+        x = f.intrinsic(integral, x)
+    if not to.is_float:
+        op = "fptosi" if to.is_signed else "fptoui"
+        return f.call(target, f"llvm.{op}.sat.{_mangle(target)}.{_mangle(x.type)}", [x])
+    x = f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)
+    x = _flush(f, x) if ins.has("ftz") else x
+    return _saturate(f, x) if ins.has("sat") else x
+
+
+def _mangle(type_name: str) -> str:
+    name = element_of(type_name).replace("float", "f32").replace("double", "f64")
+    return f"v32{name}" if is_vector(type_name) else name
+
+
+# -- rare operations, one value --------------------------------------------------------------------
+
+
+def _scalar(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
+    if ins.opcode in LANEWISE:
+        if ins.has("ftz"):
+            s = [_flush(f, x) if x.type == "float" else x for x in s]
+        result = LANEWISE[ins.opcode](f, ins, *s)
+        return _flush(f, result) if ins.has("ftz") and result.type == "float" else result
+    if _directed(ins):
+        return _round_directed(f, ins, s)
+    if ins.opcode == "div":
+        return _divide(f, ins, *s)
+    if ins.opcode == "cvt":
+        return _clamp(f, ins, *s)
+    return _emit(f, ins, s)
+
+
+def _divide(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    """Quotient or remainder. By zero GPUs give all ones and the dividend; the machine would trap."""
+    signed = ins.type.is_signed
+    zero = f.icmp("eq", b, 0)
+    divisor = f.select(zero, integer(1, a.type), b)
+    if signed:  # the least integer by -1 would trap as well: as by 1, negated
+        minus = f.icmp("eq", divisor, -1)
+        divisor = f.select(minus, integer(1, a.type), divisor)
+        quotient = f.binary("sdiv", a, divisor)
+        quotient = f.select(minus, f.sub(integer(0, a.type), quotient), quotient)
+    else:
+        quotient = f.binary("udiv", a, divisor)
+    if ins.opcode == "div":
+        return f.select(zero, integer(-1, a.type), quotient)
+    return f.select(zero, a, f.sub(a, f.mul(quotient, b)))
+
+
+def _clamp(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
+    """Integer to integer with saturation: in 128 bits every pair of types is alike."""
+    to, source = ins.types[-2:]
+    wide = f.resize(x, "i128", source.is_signed)
+    low = -(1 << to.bits - 1) if to.is_signed else 0
+    high = (1 << to.bits - to.is_signed) - 1
+    wide = f.intrinsic("smax", wide, integer(low, "i128"))
+    return f.resize(f.intrinsic("smin", wide, integer(high, "i128")), llvm_type(to))
+
+
+def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
+    """Single precision, rounded down, up or towards zero: from the exact result as a sum of two doubles."""
+    down = ins.has("rm")
+    up = ins.has("rp")
+    if ins.has("ftz"):
+        s = [_flush(f, x) for x in s]
+    wide = [f.cast("fpext", x, "double") for x in s]
+    zero = real(0.0, "double")
+    parts: tuple[Value, Value] | None = None
+    if ins.opcode == "cvt":
+        high, low = wide[0], zero
+    elif ins.opcode == "mul":
+        high, low = f.binary("fmul", wide[0], wide[1]), zero  # exact
+    else:
+        if ins.opcode in ("fma", "mad"):
+            parts = (f.binary("fmul", wide[0], wide[1]), wide[2])
+        else:
+            parts = (wide[0], f.value("double", f"fneg {wide[1]}") if ins.opcode == "sub" else wide[1])
+        high, low = _two_sum(f, *parts)
+    near = f.cast("fptrunc", high, "float")
+    error = f.binary("fsub", f.cast("fpext", near, "double"), high)
+    overflow = f.and_(_is_infinite(f, near), f.xor(_is_infinite(f, high), Value("i1", "true")))
+    negative = f.fcmp("olt", near, real(0.0))
+    exact_above = f.select(overflow, negative, f.fcmp("ogt", low, error))
+    exact_below = f.select(overflow, f.fcmp("ogt", near, real(0.0)), f.fcmp("olt", low, error))
+    below_zero = f.fcmp("olt", high, zero)
+    above_zero = f.fcmp("ogt", high, zero)
+    go_down = exact_below if down else Value("i1", "false") if up else f.and_(exact_below, above_zero)
+    go_up = exact_above if up else Value("i1", "false") if down else f.and_(exact_above, below_zero)
+    result = f.select(go_down, _neighbour(f, near, upwards=False), near)
+    result = f.select(go_up, _neighbour(f, near, upwards=True), result)
+    if down and parts:
+        result = _negative_zero(f, result, high, low, parts)
+    if ins.has("ftz"):
+        result = _flush(f, result)
+    return _saturate(f, result) if ins.has("sat") else result
+
+
+def _two_sum(f: FunctionBuilder, a: Value, b: Value) -> tuple[Value, Value]:
+    """a + b as a rounded sum and its exact error (Knuth)."""
+    total = f.binary("fadd", a, b)
+    b_part = f.binary("fsub", total, a)
+    a_error = f.binary("fsub", a, f.binary("fsub", total, b_part))
+    error = f.binary("fadd", a_error, f.binary("fsub", b, b_part))
+    finite = f.fcmp("olt", f.intrinsic("fabs", total), real(float("inf"), "double"))
+    return total, f.select(finite, error, real(0.0, "double"))
+
+
+def _is_infinite(f: FunctionBuilder, x: Value) -> Value:
+    return f.fcmp("oeq", f.intrinsic("fabs", x), real(float("inf"), x.type))
+
+
+def _neighbour(f: FunctionBuilder, x: Value, upwards: bool) -> Value:
+    """The next float32 in a direction; infinity stays where the direction is its own."""
+    bits = f.cast("bitcast", x, "i32")
+    negative = f.icmp("slt", bits, 0)
+    away, towards = f.add(bits, 1), f.sub(bits, 1)
+    moved = f.select(negative, towards, away) if upwards else f.select(negative, away, towards)
+    from_zero = integer(1 if upwards else 0x80000001)
+    moved = f.select(f.fcmp("oeq", x, real(0.0)), from_zero, moved)
+    return f.cast("bitcast", moved, "float")
+
+
+def _negative_zero(f: FunctionBuilder, result: Value, high: Value, low: Value, parts: tuple[Value, Value]) -> Value:
+    """Rounding down, an exact zero from unlike signs is -0."""
+    exact = f.and_(f.fcmp("oeq", high, real(0.0, "double")), f.fcmp("oeq", low, real(0.0, "double")))
+    signs = f.xor(f.cast("bitcast", parts[0], "i64"), f.cast("bitcast", parts[1], "i64"))
+    unlike = f.icmp("slt", signs, 0)
+    return f.select(f.and_(exact, unlike), real(-0.0), result)
+
+
+def _through_libm(name: str) -> Callable[..., Value]:
+    def emit(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
+        return f.cast("fptrunc", f.call("double", name, [f.cast("fpext", x, "double")]), "float")
+
+    return emit
+
+
+def _limited(f: FunctionBuilder, x: Value, most: int, type_name: str) -> Value:
+    """The low byte of a field's position or length, at most `most`."""
+    byte = f.intrinsic("umin", f.and_(x, 255), integer(most))
+    return f.resize(byte, type_name)
+
+
+def _extract(f: FunctionBuilder, ins: Instruction, a: Value, position: Value, length: Value) -> Value:
+    bits, signed = ins.type.bits, ins.type.is_signed
+    wide = f"i{2 * bits}"
+    shifted = f.binary(
+        "ashr" if signed else "lshr", f.resize(a, wide, signed), _limited(f, position, 2 * bits - 1, wide)
+    )
+    unused = f.sub(integer(2 * bits, wide), _limited(f, length, bits, wide))
+    nothing = f.icmp("eq", unused, 2 * bits)
+    unused = f.select(nothing, integer(0, wide), unused)
+    field = f.binary("ashr" if signed else "lshr", f.binary("shl", shifted, unused), unused)
+    # A field as long as the register needs no cut: its sign already stands above it.
+    return f.select(nothing, integer(0, a.type), f.resize(field, a.type))
+
+
+def _insert(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, position: Value, length: Value) -> Value:
+    bits = ins.type.bits
+    wide = f"i{2 * bits}"
+    at = _limited(f, position, bits, wide)
+    ones = f.sub(f.binary("shl", integer(1, wide), _limited(f, length, bits, wide)), 1)
+    mask = f.resize(f.binary("shl", ones, at), a.type)
+    moved = f.resize(f.binary("shl", f.resize(a, wide), at), a.type)
+    return f.or_(f.and_(b, f.not_(mask)), f.and_(moved, mask))
+
+
+def _find_leading(f: FunctionBuilder, ins: Instruction, a: Value) -> Value:
+    bits = ins.type.bits
+    if ins.type.is_signed:
+        a = f.xor(a, f.binary("ashr", a, bits - 1))
+    zeros = f.resize(f.intrinsic("ctlz", a, extra=[_ZERO_IS_DEFINED]), "i32")
+    found = zeros if ins.has("shiftamt") else f.sub(integer(bits - 1), zeros)
+    return f.select(f.icmp("eq", a, 0), integer(-1), found)
+
+
+def _permute(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, selector: Value) -> Value:
+    pool = f.or_(f.binary("shl", f.resize(b, "i64"), 32), f.resize(a, "i64"))
+    result = integer(0)
+    for i in range(4):
+        nibble = f.and_(f.binary("lshr", selector, 4 * i), 15)
+        shift = f.resize(f.mul(f.and_(nibble, 7), 8), "i64")
+        byte = f.and_(f.resize(f.binary("lshr", pool, shift), "i32"), 255)
+        sign = f.select(f.icmp("ugt", byte, 127), integer(255), integer(0))
+        byte = f.select(f.icmp("ugt", nibble, 7), sign, byte)
+        result = f.or_(result, f.binary("shl", byte, 8 * i))
+    return result
+
+
+def _funnel(f: FunctionBuilder, ins: Instruction, low: Value, high: Value, by: Value) -> Value:
+    by = f.and_(by, 31) if ins.has("wrap") else f.intrinsic("umin", by, integer(32))
+    both = f.or_(f.binary("shl", f.resize(high, "i64"), 32), f.resize(low, "i64"))
+    amount = f.resize(by, "i64")
+    if ins.has("r"):
+        return f.resize(f.binary("lshr", both, amount), "i32")
+    return f.resize(f.binary("lshr", f.binary("shl", both, amount), 32), "i32")
+
+
+def _product24(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    shift = "ashr" if ins.type.is_signed else "lshr"
+    x, y = (f.resize(f.binary(shift, f.binary("shl", v, 8), 8), "i64", ins.type.is_signed) for v in (a, b))
+    return f.resize(f.binary("lshr", f.mul(x, y), 16 if ins.has("hi") else 0), "i32")
+
+
+def _distance(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, c: Value) -> Value:
+    greater = f.icmp("sgt" if ins.type.is_signed else "ugt", a, b)
+    return f.add(c, f.select(greater, f.sub(a, b), f.sub(b, a)))
+
+
+def _test(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
+    classes = {
+        "finite": 0x1F8,
+        "infinite": 0x204,
+        "number": 0x3FC,
+        "notanumber": 0x3,
+        "normal": 0x108,
+        "subnormal": 0x90,
+    }
+    wanted = next(classes[m] for m in ins.modifiers if m in classes)
+    return f.call("i1", f"llvm.is.fpclass.{_mangle(x.type)}", [x, integer(wanted)])
+
+
+#: Written for one value only.
+LANEWISE: dict[str, Callable[..., Value]] = {
+    "rem": _divide,
+    "sad": _distance,
+    "cnot": lambda f, ins, a: f.cast("zext", f.icmp("eq", a, 0), a.type),
+    "bfe": _extract,
+    "bfi": _insert,
+    "bfind": _find_leading,
+    "prmt": _permute,
+    "shf": _funnel,
+    "mul24": _product24,
+    "mad24": lambda f, ins, a, b, c: f.add(_product24(f, ins, a, b), c),
+    "testp": _test,
+    "ex2": _through_libm("exp2"),
+    "lg2": _through_libm("log2"),
+    "sin": _through_libm("sin"),
+    "cos": _through_libm("cos"),
+    "tanh": _through_libm("tanh"),
+}

@@ -1,0 +1,98 @@
+"""LLVM IR to machine code in this process, through the object cache."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import hashlib
+import sys
+import threading
+from functools import cache
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from . import library, objectcache
+
+#: Functions of the C library that compiled code calls.
+_C_FUNCTIONS = ("exp2", "log2", "sin", "cos", "tanh", "memcpy", "memset", "memcmp", "fma", "fmaf")
+
+_lock = threading.RLock()
+_engines: list[llvm.ExecutionEngine] = []  # compiled code lives as long as its engine
+_addresses: dict[str, int] = {}
+
+
+@cache
+def _start() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    name = ctypes.util.find_library("m") if sys.platform != "win32" else "ucrtbase"
+    libm = ctypes.CDLL(name)
+    libc = ctypes.CDLL(None) if sys.platform != "win32" else libm
+    for function in _C_FUNCTIONS:
+        for lib in (libm, libc):
+            if hasattr(lib, function):
+                llvm.add_symbol(function, ctypes.cast(getattr(lib, function), ctypes.c_void_p).value)
+                break
+
+
+@cache
+def _host() -> tuple[str, str]:
+    """Name and features of this machine's processor."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _machine(level: int) -> llvm.TargetMachine:
+    cpu, features = _host()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+
+
+def compile_object(ir: str, level: int) -> bytes:
+    """Machine code of a module. Level 0 compiles fast; from 2 on LLVM's passes run as well."""
+    machine = _machine(level)
+    module = llvm.parse_assembly(ir)
+    if level >= 2:
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return machine.emit_object(module)
+
+
+def address_of(ir: str, function: str, level: int = 0) -> int:
+    """Address of a function of a module: compiled, from the cache, or still in memory."""
+    with _lock:
+        _start()
+        key = hashlib.sha256("\n".join((ir, function, str(level), llvmlite.__version__, *_host())).encode()).hexdigest()
+        if key not in _addresses:
+            body = objectcache.read(key)
+            if body is None:
+                body = compile_object(ir, level)
+                objectcache.write(key, body)
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(level))
+            engine.add_object_file(llvm.ObjectFileRef.from_data(body))
+            engine.finalize_object()
+            _engines.append(engine)
+            _addresses[key] = engine.get_function_address(function)
+        return _addresses[key]
+
+
+@cache
+def drive_address() -> int:
+    """The loop over blocks and warps; loading it makes the whole base library known to later modules."""
+    with _lock:
+        ir = library.base_module()
+        address = address_of(ir, "drive", level=2)
+        for name in ("count", "careful", "load_uniform"):
+            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+        return address
+
+
+@cache
+def require_access(width: int) -> None:
+    """Make the accesses of a width known to later modules."""
+    with _lock:
+        drive_address()
+        address_of(library.access_module(width), f"load{width}", level=2)
+        for name in (f"load{width}", f"store{width}"):
+            llvm.add_symbol(name, _engines[-1].get_function_address(name))

@@ -1,0 +1,682 @@
+"""The out-of-line code that every kernel calls: memory accesses with their checks and counters, and the loop
+over blocks and warps. Written once, compiled once for a machine.
+
+An access runs at one of two speeds. The *fast path* covers a warp whose active lanes all lie inside one array,
+aligned, and where no shadow has anything to say; its checks are a few vector comparisons. Everything else goes
+lane by lane through `touch`, which knows every rule and reports every fault.
+
+Accesses are named by their number among the kernel's loads and stores. Widths are the bytes of one lane.
+"""
+
+from __future__ import annotations
+
+from .addresses import HALF_WINDOW, LOCAL_WINDOW, WINDOW_BITS
+from .context import (
+    ACCESS_FIELDS,
+    ARRAY_FIELDS,
+    EVENT_CODES,
+    EVENT_FIELDS,
+    AccessField,
+    ArrayField,
+    EventField,
+    Slot,
+    get,
+    put,
+)
+from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
+from .ir import LANES, FunctionBuilder, Value, integer, iota, module_text, vector
+
+#: Flags of an access.
+STORE, UNCOUNTED = 1, 2
+
+WIDTHS = (1, 2, 4, 8, 16)
+
+
+def base_module() -> str:
+    """Everything that does not depend on an access's width."""
+    return module_text([_record(), _count(), _touch(), _careful(), _load_uniform(), _drive()])
+
+
+def access_module(width: int) -> str:
+    """Load and store of a width, for addresses that differ between lanes."""
+    return module_text([_load(width), _store(width)])
+
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+
+def _i64(f: FunctionBuilder, a: Value) -> Value:
+    return f.cast("zext", a, "i64")
+
+
+def _array(f: FunctionBuilder, context: Value, number: Value) -> Value:
+    """Pointer to an array's record; number is i64."""
+    return f.at(get(f, context, Slot.ARRAYS, "ptr"), f.mul(number, 8 * ARRAY_FIELDS))
+
+
+def _field(f: FunctionBuilder, record: Value, field: ArrayField, type_name: str = "ptr") -> Value:
+    return f.load(type_name, record, 8 * field)
+
+
+def _number_of(f: FunctionBuilder, address: Value) -> Value:
+    return f.binary("lshr", f.add(address, HALF_WINDOW), WINDOW_BITS)
+
+
+def _is_null(f: FunctionBuilder, pointer: Value) -> Value:
+    return f.value("i1", f"icmp eq {pointer}, null")
+
+
+def _exists(f: FunctionBuilder, pointer: Value) -> Value:
+    return f.value("i1", f"icmp ne {pointer}, null")
+
+
+def _copy(f: FunctionBuilder, to: Value, source: Value, size: Value) -> None:
+    f.call("void", "llvm.memcpy.p0.p0.i64", [to, source, size, Value("i1", "false")])
+
+
+def _clear(f: FunctionBuilder, pointer: Value, size: Value) -> None:
+    f.call("void", "llvm.memset.p0.i64", [pointer, integer(0, "i8"), size, Value("i1", "false")])
+
+
+# -- reports ---------------------------------------------------------------------------------------
+
+
+def _record() -> FunctionBuilder:
+    """Note a fault of one lane; only the first of its kind at an access and array is kept, with a count."""
+    f = FunctionBuilder(
+        "record",
+        "void",
+        [
+            ("ptr", "context"),
+            ("i32", "access"),
+            ("i32", "code"),
+            ("i64", "row"),
+            ("i32", "lane"),
+            ("i64", "address"),
+            ("i32", "other"),
+        ],
+    )
+    context, access, code, row, lane, address, other = f.arguments.values()
+    rows = f.add(get(f, context, Slot.ARRAY_COUNT), 1)
+    index = f.add(f.mul(_i64(f, access), rows), row)
+    index = f.add(f.mul(index, EVENT_CODES), _i64(f, code))
+    event = f.at(get(f, context, Slot.EVENTS, "ptr"), f.mul(index, 8 * EVENT_FIELDS))
+    with f.when(f.icmp("eq", f.load("i64", event, 8 * EventField.COUNT), 0)):
+        f.store(get(f, context, Slot.ORDER), event, 8 * EventField.ORDER)
+        f.store(f.add(get(f, context, Slot.THREAD), _i64(f, lane)), event, 8 * EventField.THREAD)
+        f.store(get(f, context, Slot.BLOCK), event, 8 * EventField.BLOCK)
+        f.store(address, event, 8 * EventField.ADDRESS)
+        f.store(_i64(f, other), event, 8 * EventField.OTHER)
+    f.increment(event, 8 * EventField.COUNT, 1)
+    f.increment(context, 8 * Slot.ORDER, 1)
+    f.ret()
+    return f
+
+
+def _access_record(f: FunctionBuilder, context: Value, access: Value, number: Value) -> Value:
+    index = f.add(f.mul(_i64(f, access), get(f, context, Slot.ARRAY_COUNT)), number)
+    return f.at(get(f, context, Slot.ACCESSES, "ptr"), f.mul(index, 8 * ACCESS_FIELDS))
+
+
+def _tally(f: FunctionBuilder, record: Value, requests: Value, threads: Value, sectors: Value, needed: Value) -> None:
+    ideal = f.binary("lshr", f.add(needed, 31), 5)
+    for field, value in zip(AccessField, (requests, threads, sectors, ideal, needed)):
+        f.increment(record, 8 * field, value)
+
+
+def _count() -> FunctionBuilder:
+    """Count a request on one array: distinct sectors and distinct bytes of any set of lanes."""
+    f = FunctionBuilder(
+        "count",
+        "void",
+        [
+            ("ptr", "context"),
+            ("ptr", "offsets"),
+            ("i32", "lanes"),
+            ("i32", "access"),
+            ("i64", "number"),
+            ("i64", "width"),
+            ("i64", "requests"),
+        ],
+    )
+    context, offsets, lanes, access, number, width, requests = f.arguments.values()
+    exact = f.load(vector("i64"), offsets, align=8)
+    sectors = f.binary("lshr", exact, integer(5, vector("i64")))
+    distinct_sectors = _distinct(f, sectors, lanes)
+    needed = f.mul(_distinct(f, exact, lanes), width)
+    threads = _i64(f, f.popcount(lanes))
+    _tally(f, _access_record(f, context, access, number), requests, threads, distinct_sectors, needed)
+    f.ret()
+    return f
+
+
+def _distinct(f: FunctionBuilder, values: Value, lanes: Value) -> Value:
+    """How many different values the lanes hold: strike out one value a turn."""
+    rest, found = f.alloca("i32"), f.alloca("i64")
+    memory = f.alloca(values.type, align=64)
+    f.store(values, memory, align=64)
+    f.store(lanes, rest)
+    f.store(integer(0, "i64"), found)
+    head, body, after = f.label("distinct"), f.label("strike"), f.label("after")
+    f.place(head)
+    left = f.load("i32", rest)
+    f.branch(f.icmp("eq", left, 0), after, body)
+    f.place(body)
+    value = f.load("i64", memory, f.mul(_i64(f, f.lowest_bit(left)), 8))
+    equal = f.to_mask(f.icmp("eq", values, f.splat(value)))
+    f.store(f.and_(left, f.not_(equal)), rest)
+    f.increment(found, 0, 1)
+    f.jump(head)
+    f.place(after)
+    return f.load("i64", found)
+
+
+# -- lane by lane ----------------------------------------------------------------------------------
+
+
+def _touch() -> FunctionBuilder:
+    """Check and perform the access of one lane. Returns the array's number, 0 where there is nothing to count."""
+    f = FunctionBuilder(
+        "touch",
+        "i64",
+        [
+            ("ptr", "context"),
+            ("i64", "address"),
+            ("i32", "lane"),
+            ("i32", "access"),
+            ("ptr", "data"),
+            ("i64", "width"),
+            ("i32", "flags"),
+        ],
+    )
+    context, address, lane, access, data, width, flags = f.arguments.values()
+    number = _number_of(f, address)
+    offset = f.sub(address, f.binary("shl", number, WINDOW_BITS))
+    is_store = f.icmp("ne", f.and_(flags, STORE), 0)
+    me = f.add(get(f, context, Slot.GLOBAL_THREAD, "i32"), lane)
+
+    def report(code: int, row: Value, other: Value | None = None) -> None:
+        f.call("void", "record", [context, access, integer(code), row, lane, address, other or integer(NOBODY)])
+
+    with f.when(f.icmp("eq", number, LOCAL_WINDOW), unlikely=True):
+        _touch_local(f, context, offset, lane, data, width, is_store, report)
+        f.ret(integer(0, "i64"))
+    known = f.and_(f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT)), f.icmp("ne", number, 0))
+    number = f.select(known, number, integer(0, "i64"))
+    record = _array(f, context, number)
+    with f.when(_outside(f, offset, width, _field(f, record, ArrayField.SIZE, "i64")), unlikely=True):
+        report(OUT_OF_BOUNDS, number)
+        f.ret(integer(0, "i64"))
+    with f.when(f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0), unlikely=True):
+        report(MISALIGNED, number)
+        f.ret(integer(0, "i64"))
+    memory = f.at(_field(f, record, ArrayField.BASE), offset)
+    shift = get(f, context, Slot.GRANULE_SHIFT)
+    first, count = f.binary("lshr", offset, shift), f.binary("lshr", width, shift)
+    with f.when(is_store):
+        _store_lane(f, record, memory, data, width, first, count, me, number, report)
+        f.ret(number)
+    _load_lane(f, record, memory, data, width, first, count, me, number, report)
+    f.ret(number)
+    return f
+
+
+def _outside(f: FunctionBuilder, offset: Value, width: Value, size: Value) -> Value:
+    """Whether [offset, offset + width) leaves [0, size)."""
+    room = f.sub(size, width)
+    return f.or_(f.icmp("ult", size, width), f.icmp("ugt", offset, room))
+
+
+def _load_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
+    written = _field(f, record, ArrayField.WRITTEN)
+    with f.when(_exists(f, written)):
+        undefined = _scan(f, written, first, count, "i8", lambda tag: f.icmp("eq", tag, 0))
+        with f.when(undefined[0]):
+            report(UNINITIALISED, number)
+    writer = _field(f, record, ArrayField.WRITER)
+    with f.when(_exists(f, writer)):
+        found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
+        with f.when(found):
+            report(READ_WRITE, number, other)
+    reader = _field(f, record, ArrayField.READER)
+    with f.when(_exists(f, reader)), _granules(f, first, count) as g:
+        where = f.at(reader, f.mul(g, 4))
+        tag = f.load("i32", where)
+        f.store(f.select(_foreign(f, tag, me), integer(SEVERAL), me), where)
+    _copy(f, data, memory, width)
+
+
+def _store_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
+    writer = _field(f, record, ArrayField.WRITER)
+    reader = _field(f, record, ArrayField.READER)
+    with f.when(_exists(f, writer)):
+        # Storing the value that is there already disturbs nobody.
+        changes = f.icmp("ne", f.call("i32", "memcmp", [data, memory, width]), 0)
+        with f.when(changes):
+            found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
+            with f.when(found):
+                report(WRITE_WRITE, number, other)
+            with f.when(_exists(f, reader)):
+                found, other = _scan(f, reader, first, count, "i32", lambda tag: _foreign(f, tag, me))
+                with f.when(found):
+                    report(READ_WRITE, number, other)
+        with _granules(f, first, count) as g:
+            f.store(me, writer, f.mul(g, 4))
+    written = _field(f, record, ArrayField.WRITTEN)
+    with f.when(_exists(f, written)), _granules(f, first, count) as g:
+        f.store(integer(1, "i8"), written, g)
+    _copy(f, memory, data, width)
+
+
+def _touch_local(f, context, offset, lane, data, width, is_store, report) -> None:  # type: ignore[no-untyped-def]
+    """A thread's own memory: nobody else's business, so no races and no counters."""
+    size = get(f, context, Slot.LOCAL_SIZE)
+    row = get(f, context, Slot.ARRAY_COUNT)
+    with f.when(_outside(f, offset, width, size), unlikely=True):
+        report(OUT_OF_BOUNDS, row)
+        f.ret(integer(0, "i64"))
+    with f.when(f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0), unlikely=True):
+        report(MISALIGNED, row)
+        f.ret(integer(0, "i64"))
+    at = f.add(f.mul(_i64(f, lane), size), offset)
+    memory = f.at(get(f, context, Slot.LOCAL, "ptr"), at)
+    written = f.at(get(f, context, Slot.LOCAL_WRITTEN, "ptr"), at)
+    with f.when(is_store):
+        _copy(f, memory, data, width)
+        with _granules(f, integer(0, "i64"), width) as g:
+            f.store(integer(1, "i8"), written, g)
+        f.ret(integer(0, "i64"))
+    undefined = _scan(f, written, integer(0, "i64"), width, "i8", lambda tag: f.icmp("eq", tag, 0))
+    with f.when(undefined[0]):
+        report(UNINITIALISED, row)
+    _copy(f, data, memory, width)
+
+
+def _foreign(f: FunctionBuilder, tag: Value, me: Value) -> Value:
+    return f.and_(f.icmp("ne", tag, NOBODY), f.icmp("ne", tag, me))
+
+
+class _granules:
+    """Code that runs for each granule of an access; gives its index."""
+
+    def __init__(self, f: FunctionBuilder, first: Value, count: Value):
+        self.f, self.first, self.count = f, first, count
+
+    def __enter__(self) -> Value:
+        f = self.f
+        self.slot = f.alloca("i64")
+        f.store(integer(0, "i64"), self.slot)
+        self.head, body, self.after = f.label("granules"), f.label("granule"), f.label("after")
+        f.place(self.head)
+        index = f.load("i64", self.slot)
+        f.branch(f.icmp("ult", index, self.count), body, self.after)
+        f.place(body)
+        return f.add(self.first, index)
+
+    def __exit__(self, *_: object) -> None:
+        self.f.increment(self.slot, 0, 1)
+        self.f.jump(self.head)
+        self.f.place(self.after)
+
+
+def _scan(f, shadow, first, count, type_name, test):  # type: ignore[no-untyped-def]
+    """Whether the test holds for a granule's tag, and the first such tag."""
+    found, tag_found = f.alloca("i1"), f.alloca(type_name)
+    f.store(Value("i1", "false"), found)
+    f.store(integer(0, type_name), tag_found)
+    with _granules(f, first, count) as g:
+        tag = f.load(type_name, shadow, f.mul(g, int(type_name[1:]) // 8))
+        fresh = f.and_(test(tag), f.not_(f.load("i1", found)))
+        with f.when(fresh):
+            f.store(Value("i1", "true"), found)
+            f.store(tag, tag_found)
+    return f.load("i1", found), f.load(type_name, tag_found)
+
+
+def _careful() -> FunctionBuilder:
+    """An access lane by lane, in the order of the lanes, then its counters array by array."""
+    f = FunctionBuilder(
+        "careful",
+        "void",
+        [
+            ("ptr", "context"),
+            ("ptr", "addresses"),
+            ("i32", "active"),
+            ("i32", "access"),
+            ("ptr", "data"),
+            ("i64", "width"),
+            ("i32", "flags"),
+        ],
+    )
+    context, addresses, active, access, data, width, flags = f.arguments.values()
+    numbers, offsets = f.alloca("i64", LANES, 64), f.alloca("i64", LANES, 64)
+    rest, requests = f.alloca("i32"), f.alloca("i64")
+    f.store(integer(0), rest)
+    f.store(integer(0, vector("i64")), numbers, align=64)
+    with f.each_lane(active) as lane:
+        index = _i64(f, lane)
+        address = f.load("i64", addresses, f.mul(index, 8))
+        mine = f.at(data, f.mul(index, width))
+        number = f.call("i64", "touch", [context, address, lane, access, mine, width, flags])
+        f.store(number, numbers, f.mul(index, 8))
+        f.store(f.sub(address, f.binary("shl", number, WINDOW_BITS)), offsets, f.mul(index, 8))
+        with f.when(f.icmp("ne", number, 0)):
+            f.store(f.or_(f.load("i32", rest), f.binary("shl", integer(1), lane)), rest)
+    with f.when(f.icmp("ne", f.and_(flags, UNCOUNTED), 0)):
+        f.ret()
+    f.store(integer(1, "i64"), requests)
+    head, body, after = f.label("arrays"), f.label("array"), f.label("after")
+    f.place(head)
+    left = f.load("i32", rest)
+    f.branch(f.icmp("eq", left, 0), after, body)
+    f.place(body)
+    number = f.load("i64", numbers, f.mul(_i64(f, f.lowest_bit(left)), 8))
+    equal = f.to_mask(f.icmp("eq", f.load(vector("i64"), numbers, align=64), f.splat(number)))
+    same = f.and_(left, equal)
+    f.call("void", "count", [context, offsets, same, access, number, width, f.load("i64", requests)])
+    f.store(integer(0, "i64"), requests)
+    f.store(f.and_(left, f.not_(same)), rest)
+    f.jump(head)
+    f.place(after)
+    f.ret()
+    return f
+
+
+# -- fast paths ------------------------------------------------------------------------------------
+
+
+def _holds(f: FunctionBuilder, condition: Value, active: Value) -> Value:
+    """Whether a <32 x i1> holds in every active lane."""
+    return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(active)), -1)
+
+
+def _shape(f: FunctionBuilder, context: Value, addresses: Value, active: Value, width: int):  # type: ignore[no-untyped-def]
+    """Where a warp's access lies: (all lanes fine, array number, record, offsets, first lane, its offset)."""
+    first = f.lowest_bit(active)
+    address = f.extract(addresses, first)
+    number = _number_of(f, address)
+    known = f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT))
+    number = f.select(known, number, integer(0, "i64"))  # array 0 has no bytes
+    record = _array(f, context, number)
+    start = f.binary("shl", number, WINDOW_BITS)
+    offsets = f.sub(addresses, f.splat(start))
+    size = _field(f, record, ArrayField.SIZE, "i64")
+    room = f.intrinsic("smax", f.sub(size, width), integer(-1, "i64"))
+    inside = f.icmp("ult", offsets, f.splat(f.add(room, 1)))
+    fine = _holds(f, inside, active)
+    if width > 1:
+        aligned = f.icmp("eq", f.and_(offsets, width - 1), 0)
+        fine = f.and_(fine, _holds(f, aligned, active))
+    return fine, number, record, offsets, first, f.sub(address, start)
+
+
+def _is_run(f: FunctionBuilder, offsets: Value, first: Value, offset: Value, active: Value, width: int):  # type: ignore[no-untyped-def]
+    """Whether the active lanes are neighbours that touch neighbouring elements; the offset that lane 0 would touch."""
+    origin = f.sub(offset, f.mul(_i64(f, first), width))
+    expected = f.add(f.splat(origin), iota("i64", width))
+    shifted = f.binary("lshr", active, first)
+    gapless = f.icmp("eq", f.and_(shifted, f.add(shifted, 1)), 0)
+    return f.and_(gapless, _holds(f, f.icmp("eq", offsets, expected), active)), origin
+
+
+def _count_run(f, context, access, number, offset, active, width):  # type: ignore[no-untyped-def]
+    threads = _i64(f, f.popcount(active))
+    needed = f.mul(threads, width)
+    last = f.binary("lshr", f.sub(f.add(offset, needed), 1), 5)
+    sectors = f.add(f.sub(last, f.binary("lshr", offset, 5)), 1)
+    _tally(f, _access_record(f, context, access, number), integer(1, "i64"), threads, sectors, needed)
+
+
+def _unless_uncounted(f: FunctionBuilder, flags: Value):  # type: ignore[no-untyped-def]
+    return f.when(f.icmp("eq", f.and_(flags, UNCOUNTED), 0))
+
+
+def _go_careful(f, context, addresses, active, access, data, width, flags) -> None:  # type: ignore[no-untyped-def]
+    memory = f.alloca(addresses.type, align=64)
+    f.store(addresses, memory, align=64)
+    arguments = [context, memory, active, access, data, integer(width, "i64"), flags]
+    f.call("void", "careful", arguments)
+    f.ret()
+
+
+def _masked(f: FunctionBuilder, pointer: Value, active: Value, type_name: str) -> Value:
+    """Load the active lanes of a row of elements."""
+    kind = vector(type_name)
+    arguments = [pointer, integer(1), f.to_lanes(active), integer(0, kind)]
+    return f.call(kind, f"llvm.masked.load.v{LANES}{type_name}.p0", arguments)
+
+
+def _masked_store(f: FunctionBuilder, a: Value, pointer: Value, active: Value) -> None:
+    element = a.type.split("x ")[1][:-1]
+    f.call("void", f"llvm.masked.store.v{LANES}{element}.p0", [a, pointer, integer(1), f.to_lanes(active)])
+
+
+_ARGUMENTS = [
+    ("ptr", "context"),
+    (vector("i64"), "addresses"),
+    ("i32", "active"),
+    ("i32", "access"),
+    ("ptr", "data"),
+    ("i32", "flags"),
+]
+
+
+def _load(width: int) -> FunctionBuilder:
+    f = FunctionBuilder(f"load{width}", "void", _ARGUMENTS)
+    context, addresses, active, access, data, flags = f.arguments.values()
+    _clear(f, data, integer(LANES * width, "i64"))
+    with f.when(f.icmp("eq", active, 0), unlikely=True):
+        f.ret()
+    fine, number, record, offsets, first, offset = _shape(f, context, addresses, active, width)
+    run, origin = _is_run(f, offsets, first, offset, active, width)
+    slow, fast, plain = f.label("slow"), f.label("fast"), f.label("plain")
+    gather, contiguous, shadowed = f.label("gather"), f.label("contiguous"), f.label("shadowed")
+    written, writer, reader = (_field(f, record, x) for x in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER))
+    f.branch(fine, fast, slow)
+    f.place(fast)
+    none = f.and_(f.and_(_is_null(f, written), _is_null(f, writer)), _is_null(f, reader))
+    f.branch(none, plain, shadowed)
+
+    f.place(shadowed)  # a run of granules: the shadows are rows like the data
+    right_size = f.icmp("eq", f.binary("shl", integer(1, "i64"), get(f, context, Slot.GRANULE_SHIFT)), width)
+    check = f.label("check")
+    f.branch(f.and_(run, right_size), check, slow)
+    f.place(check)
+    index = f.binary("ashr", origin, width.bit_length() - 1)
+    me = f.add(f.splat(get(f, context, Slot.GLOBAL_THREAD, "i32")), iota("i32"))
+    with f.when(_exists(f, written)):
+        tags = _masked(f, f.at(written, index), active, "i8")
+        clean = f.label("defined")
+        f.branch(_holds(f, f.icmp("ne", tags, 0), active), clean, slow)
+        f.place(clean)
+    with f.when(_exists(f, writer)):
+        clean = f.label("unwritten")
+        f.branch(_holds(f, _own(f, writer, index, active, me), active), clean, slow)
+        f.place(clean)
+    with f.when(_exists(f, reader)):
+        where = f.at(reader, f.mul(index, 4))
+        tags = _masked(f, where, active, "i32")
+        own = f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, me))
+        _masked_store(f, f.select(own, me, integer(SEVERAL, vector("i32"))), where, active)
+    f.jump(contiguous)
+
+    f.place(plain)
+    f.branch(run, contiguous, gather)
+    f.place(contiguous)
+    base = _field(f, record, ArrayField.BASE)
+    _copy_row(f, data, f.at(base, origin), first, active, width, into_data=True)
+    with _unless_uncounted(f, flags):
+        _count_run(f, context, access, number, offset, active, width)
+    f.ret()
+
+    f.place(gather)
+    base = _field(f, record, ArrayField.BASE)
+    memory = f.alloca(vector("i64"), align=64)
+    f.store(offsets, memory, align=64)
+    with f.each_lane(active) as lane:
+        index = _i64(f, lane)
+        element = f.load(f"i{8 * width}", f.at(base, f.load("i64", memory, f.mul(index, 8))), align=1)
+        f.store(element, data, f.mul(index, width), align=1)
+    with _unless_uncounted(f, flags):
+        arguments = [context, memory, active, access, number, integer(width, "i64"), integer(1, "i64")]
+        f.call("void", "count", arguments)
+    f.ret()
+
+    f.place(slow)
+    _go_careful(f, context, addresses, active, access, data, width, flags)
+    return f
+
+
+def _own(f: FunctionBuilder, shadow: Value, index: Value, active: Value, me: Value) -> Value:
+    """The lanes whose granule nobody but the lane itself has marked."""
+    tags = _masked(f, f.at(shadow, f.mul(index, 4)), active, "i32")
+    return f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, me))
+
+
+def _copy_row(f, data, memory, first, active, width, into_data) -> None:  # type: ignore[no-untyped-def]
+    """Copy a run of elements between a row of lanes and memory, both addressed by lane 0."""
+    start = f.mul(_i64(f, first), width)
+    size = f.mul(_i64(f, f.popcount(active)), width)
+    to, source = (data, memory) if into_data else (memory, data)
+    whole, part, after = f.label("whole"), f.label("part"), f.label("after")
+    f.branch(f.icmp("eq", active, -1), whole, part)
+    f.place(whole)
+    _copy(f, to, source, integer(LANES * width, "i64"))
+    f.jump(after)
+    f.place(part)
+    _copy(f, f.at(to, start), f.at(source, start), size)
+    f.place(after)
+
+
+def _store(width: int) -> FunctionBuilder:
+    f = FunctionBuilder(f"store{width}", "void", _ARGUMENTS)
+    context, addresses, active, access, data, flags = f.arguments.values()
+    with f.when(f.icmp("eq", active, 0), unlikely=True):
+        f.ret()
+    fine, number, record, offsets, first, offset = _shape(f, context, addresses, active, width)
+    run, origin = _is_run(f, offsets, first, offset, active, width)
+    slow, fast, shadowed, check = f.label("slow"), f.label("fast"), f.label("shadowed"), f.label("check")
+    f.branch(f.and_(fine, run), fast, slow)
+    f.place(fast)
+    written, writer, reader = (_field(f, record, x) for x in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER))
+    none = f.and_(f.and_(_is_null(f, written), _is_null(f, writer)), _is_null(f, reader))
+    plain = f.label("plain")
+    f.branch(none, plain, shadowed)
+    f.place(shadowed)
+    right_size = f.icmp("eq", f.binary("shl", integer(1, "i64"), get(f, context, Slot.GRANULE_SHIFT)), width)
+    f.branch(right_size, check, slow)
+    f.place(check)
+    index = f.binary("ashr", origin, width.bit_length() - 1)
+    me = f.add(f.splat(get(f, context, Slot.GLOBAL_THREAD, "i32")), iota("i32"))
+    with f.when(_exists(f, reader)):
+        clean = f.label("unread")
+        f.branch(_holds(f, _own(f, reader, index, active, me), active), clean, slow)
+        f.place(clean)
+    with f.when(_exists(f, writer)):
+        clean = f.label("unwritten")
+        f.branch(_holds(f, _own(f, writer, index, active, me), active), clean, slow)
+        f.place(clean)
+        _masked_store(f, me, f.at(writer, f.mul(index, 4)), active)
+    with f.when(_exists(f, written)):
+        _masked_store(f, integer(1, vector("i8")), f.at(written, index), active)
+    f.place(plain)
+    _copy_row(f, data, f.at(_field(f, record, ArrayField.BASE), origin), first, active, width, into_data=False)
+    with _unless_uncounted(f, flags):
+        _count_run(f, context, access, number, offset, active, width)
+    f.ret()
+    f.place(slow)
+    _go_careful(f, context, addresses, active, access, data, width, flags)
+    return f
+
+
+def _load_uniform() -> FunctionBuilder:
+    """A load whose lanes all read one address; one element comes back."""
+    f = FunctionBuilder(
+        "load_uniform",
+        "void",
+        [
+            ("ptr", "context"),
+            ("i64", "address"),
+            ("i32", "active"),
+            ("i32", "access"),
+            ("ptr", "data"),
+            ("i64", "width"),
+            ("i32", "flags"),
+        ],
+    )
+    context, address, active, access, data, width, flags = f.arguments.values()
+    _clear(f, data, width)
+    with f.when(f.icmp("eq", active, 0), unlikely=True):
+        f.ret()
+    number = _number_of(f, address)
+    known = f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT))
+    number = f.select(known, number, integer(0, "i64"))
+    record = _array(f, context, number)
+    offset = f.sub(address, f.binary("shl", number, WINDOW_BITS))
+    bad = _outside(f, offset, width, _field(f, record, ArrayField.SIZE, "i64"))
+    bad = f.or_(bad, f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0))
+    for field in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER):
+        bad = f.or_(bad, _exists(f, _field(f, record, field)))
+    slow, fast = f.label("slow"), f.label("fast")
+    f.branch(bad, slow, fast, unlikely=True)
+    f.place(fast)
+    _copy(f, data, f.at(_field(f, record, ArrayField.BASE), offset), width)
+    with _unless_uncounted(f, flags):
+        one = integer(1, "i64")
+        _tally(f, _access_record(f, context, access, number), one, _i64(f, f.popcount(active)), one, width)
+    f.ret()
+    f.place(slow)
+    addresses, row = f.alloca(vector("i64"), align=64), f.alloca("i8", 16 * LANES, 64)
+    f.store(f.splat(address), addresses, align=64)
+    _clear(f, row, integer(16 * LANES, "i64"))
+    f.call("void", "careful", [context, addresses, active, access, row, width, flags])
+    _copy(f, data, f.at(row, f.mul(_i64(f, f.lowest_bit(active)), width)), width)
+    f.ret()
+    return f
+
+
+# -- the loop over blocks and warps ----------------------------------------------------------------
+
+
+def _drive() -> FunctionBuilder:
+    """Run every warp of every block to its end, in order, until the budget is spent."""
+    f = FunctionBuilder("drive", "void", [("ptr", "context"), ("ptr", "warp")])
+    context, warp = f.arguments.values()
+    blocks, warps = get(f, context, Slot.BLOCK_COUNT), get(f, context, Slot.WARPS)
+    threads = get(f, context, Slot.THREADS_PER_BLOCK)
+    width, height = get(f, context, Slot.GRID_X), get(f, context, Slot.GRID_Y)
+    next_block, block_body, done = f.label("blocks"), f.label("block"), f.label("done")
+    next_warp, warp_body, block_done = f.label("warps"), f.label("warp"), f.label("block_done")
+    put(f, context, Slot.BLOCK, integer(0, "i64"))
+    f.place(next_block)
+    block = get(f, context, Slot.BLOCK)
+    f.branch(f.icmp("ult", block, blocks), block_body, done)
+    f.place(block_body)
+    row = f.binary("udiv", block, width)
+    put(f, context, Slot.INDEX_X, f.binary("urem", block, width))
+    put(f, context, Slot.INDEX_Y, f.binary("urem", row, height))
+    put(f, context, Slot.INDEX_Z, f.binary("udiv", row, height))
+    put(f, context, Slot.WARP, integer(0, "i64"))
+    f.place(next_warp)
+    number = get(f, context, Slot.WARP)
+    f.branch(f.icmp("ult", number, warps), warp_body, block_done)
+    f.place(warp_body)
+    first = f.mul(number, LANES)
+    put(f, context, Slot.THREAD, first)
+    put(f, context, Slot.GLOBAL_THREAD, f.add(f.add(f.mul(block, threads), first), 1))
+    size = f.mul(get(f, context, Slot.LOCAL_SIZE), LANES)
+    _clear(f, get(f, context, Slot.LOCAL, "ptr"), size)
+    _clear(f, get(f, context, Slot.LOCAL_WRITTEN, "ptr"), size)
+    f.emit(f"call void {warp.text}({context})")
+    stopped = f.icmp("ne", get(f, context, Slot.STOPPED), 0)
+    proceed = f.label("proceed")
+    f.branch(stopped, done, proceed, unlikely=True)
+    f.place(proceed)
+    f.increment(context, 8 * Slot.WARP, 1)
+    f.jump(next_warp)
+    f.place(block_done)
+    f.increment(context, 8 * Slot.BLOCK, 1)
+    f.jump(next_block)
+    f.place(done)
+    f.ret()
+    return f

@@ -1,0 +1,188 @@
+"""The compiled executor: sets up the tables that an entry's machine code works on, runs it, reads them back."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from ..result import Counters, Fault
+from . import counters, faults, jit, pointers
+from .addresses import LOCAL_WINDOW
+from .context import (
+    ACCESS_FIELDS,
+    ARRAY_FIELDS,
+    BLOCK_FIELDS,
+    EVENT_CODES,
+    EVENT_FIELDS,
+    AccessField,
+    ArrayField,
+    BlockField,
+    EventField,
+    Slot,
+)
+from .counters import AccessTally, Tally
+from .faults import Event
+from .launch import WARP, Buffer, Launch
+from .lower import access_pcs, lower
+from .program import Entry, Program
+
+_DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def run(launch: Launch) -> tuple[list[Fault], Counters]:
+    """Execute a launch."""
+    warp = compiled(launch.program, launch.entry)
+    tables = _Tables(launch)
+    if launch.blocks and launch.threads_per_block:
+        _DRIVE(jit.drive_address())(tables.context.ctypes.data, warp)
+    return tables.result()
+
+
+def compiled(program: Program, entry: Entry) -> int:
+    """Address of an entry's machine code; compiled at the first call."""
+    key = ("warp", entry.name)
+    if key not in program.caches:
+        code = entry.function.code
+        for width in {code[pc].type.size * code[pc].width for pc in access_pcs(entry)}:
+            jit.require_access(width)
+        jit.drive_address()
+        program.caches[key] = jit.address_of(lower(program, entry), "warp")
+    address = program.caches[key]
+    assert isinstance(address, int)
+    return address
+
+
+class _Tables:
+    """The memory behind a context. The arrays are kept here as long as machine code may use them."""
+
+    def __init__(self, launch: Launch):
+        self.launch = launch
+        self.accesses = access_pcs(launch.entry)
+        self.rows = len(launch.arrays)
+        self.kept: list[np.ndarray] = []
+        self.context = np.zeros(len(Slot), np.int64)
+        self.events = np.zeros((len(self.accesses), self.rows + 1, EVENT_CODES, EVENT_FIELDS), np.int64)
+        self.tallies = np.zeros((len(self.accesses), self.rows, ACCESS_FIELDS), np.int64)
+        self.blocks = np.zeros((len(launch.entry.graph.blocks), BLOCK_FIELDS), np.int64)
+        self._fill_numbers()
+        self._fill_pointers()
+
+    def _fill_numbers(self) -> None:
+        launch, context = self.launch, self.context
+        context[Slot.ARRAY_COUNT] = self.rows
+        context[Slot.LOCAL_SIZE] = launch.entry.local_layout[1]
+        context[Slot.GRANULE_SHIFT] = pointers.granule(launch.entry).bit_length() - 1
+        context[Slot.WARPS] = launch.warps_per_block
+        context[Slot.BLOCK_COUNT] = launch.blocks
+        context[Slot.THREADS_PER_BLOCK] = launch.threads_per_block
+        context[Slot.BLOCK_X : Slot.BLOCK_Z + 1] = launch.block
+        context[Slot.GRID_X : Slot.GRID_Z + 1] = launch.grid
+        context[Slot.WARP_BUDGET] = launch.warp_budget
+        context[Slot.LAUNCH_BUDGET] = launch.launch_budget
+
+    def _fill_pointers(self) -> None:
+        launch = self.launch
+        local = max(WARP * launch.entry.local_layout[1], 1)
+        for slot, table in {
+            Slot.ARRAYS: self._arrays(),
+            Slot.EVENTS: self.events,
+            Slot.ACCESSES: self.tallies,
+            Slot.BLOCKS: self.blocks,
+            Slot.PARAMS: np.frombuffer(launch.params + bytes(8), np.uint8),
+            Slot.THREADS: self._threads(),
+            Slot.MASKS: self._masks(),
+            Slot.LOCAL: np.zeros(local, np.uint8),
+            Slot.LOCAL_WRITTEN: np.zeros(local, np.uint8),
+        }.items():
+            self.context[slot] = self._keep(table)
+
+    def _keep(self, table: np.ndarray) -> int:
+        self.kept.append(table)
+        return table.ctypes.data
+
+    def _arrays(self) -> np.ndarray:
+        records = np.zeros((self.rows, ARRAY_FIELDS), np.int64)
+        granule = pointers.granule(self.launch.entry)
+        touched = pointers.touched(self.launch.entry)
+        for number, array in enumerate(self.launch.arrays):
+            records[number, ArrayField.BASE] = self._keep(array.data)
+            records[number, ArrayField.SIZE] = len(array.data)
+            if number and self.launch.checks:
+                self._add_shadows(records[number], number, array, granule, touched)
+        return records
+
+    def _add_shadows(
+        self, record: np.ndarray, number: int, array: Buffer, granule: int, touched: pointers.Touched
+    ) -> None:
+        """Shadows for what can go wrong with an array: undefined contents, and races if it is stored to."""
+        count = len(array.data) // granule + 1
+        if not array.initialised:
+            record[ArrayField.WRITTEN] = self._keep(np.zeros(count, np.uint8))
+        if pointers.is_among(self.launch, array, number, touched.stored):
+            record[ArrayField.WRITER] = self._keep(np.zeros(count, np.uint32))
+            if pointers.is_among(self.launch, array, number, touched.loaded):
+                record[ArrayField.READER] = self._keep(np.zeros(count, np.uint32))
+
+    def _threads(self) -> np.ndarray:
+        """tid of every lane of a block, in 64-byte aligned rows."""
+        linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
+        x, y, _ = self.launch.block
+        coordinates = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int32)
+        room = np.zeros(coordinates.nbytes + 64, np.uint8)
+        start = -room.ctypes.data % 64
+        aligned = room[start : start + coordinates.nbytes]
+        aligned[:] = coordinates.reshape(-1).view(np.uint8)
+        self.kept.append(room)
+        return aligned
+
+    def _masks(self) -> np.ndarray:
+        linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
+        exists = linear < self.launch.threads_per_block
+        return (exists.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+
+    # -- reading back ----------------------------------------------------------------------------
+
+    def result(self) -> tuple[list[Fault], Counters]:
+        if not self.launch.checks:
+            return [], Counters()
+        found = faults.explain(self.launch, self._recorded_events()) + self._budget_faults()
+        return found, counters.report(self.launch, self._tally())
+
+    def _recorded_events(self) -> list[Event]:
+        found = []
+        for access, row, code in np.argwhere(self.events[..., EventField.COUNT]):
+            fields = [int(v) for v in self.events[access, row, code]]
+            address = fields[EventField.ADDRESS] & (2**64 - 1)
+            number = LOCAL_WINDOW if row == self.rows else int(row)
+            found.append(
+                Event(
+                    self.accesses[access],
+                    int(code),
+                    number,
+                    fields[EventField.ORDER],
+                    fields[EventField.COUNT],
+                    fields[EventField.THREAD],
+                    fields[EventField.BLOCK],
+                    address,
+                    fields[EventField.OTHER],
+                )
+            )
+        return found
+
+    def _budget_faults(self) -> list[Fault]:
+        if not self.context[Slot.STOPPED]:
+            return []
+        lanes = int(self.context[Slot.STOPPED_LANES])
+        thread = int(self.context[Slot.THREAD]) + (lanes & -lanes).bit_length() - 1
+        block = int(self.context[Slot.BLOCK])
+        executions = [int(n) for n in self.blocks[:, BlockField.EXECUTIONS]]
+        return [faults.budget_fault(self.launch, int(self.context[Slot.STOPPED_AT]), thread, block, executions)]
+
+    def _tally(self) -> Tally:
+        columns = (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
+        tally = Tally(*([int(n) for n in self.blocks[:, c]] for c in columns))
+        for access, number in np.argwhere(self.tallies[..., AccessField.THREADS]):
+            fields = [int(v) for v in self.tallies[access, number, : len(AccessField)]]
+            tally.accesses[self.accesses[access], int(number)] = AccessTally(*fields)
+        return tally
