@@ -35,8 +35,7 @@ from typing import Any
 
 from ... import __version__
 from ...kernels.errors import ConvladderError
-from ..judge import judge as judging
-from ..judge import score
+from ..judge import judging, score
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import CheckRecord, SubmissionRecord
@@ -238,9 +237,10 @@ def secret_id(secret: bytes) -> str:
 def read_record(path: Path) -> SubmissionRecord | None:
     """The record in a file; None where there is none or it is damaged."""
     try:
-        return SubmissionRecord.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError):
+        record = SubmissionRecord.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    return record if isinstance(record.environment, dict) else None
 
 
 def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
@@ -294,7 +294,7 @@ class _Job:
             read,
             student=self.entry.student,
             on=self.settings.on,
-            timing=self.settings.timing,
+            timing=self.settings.timing,  # type: ignore[arg-type]
             hidden=True,
             secret=self.secret,
             sandbox=self.settings.sandbox,
@@ -356,18 +356,19 @@ def _judge_all(jobs: Sequence[_Job]) -> Iterator[tuple[_Job, SubmissionRecord]]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([judging.__name__, __name__])
     waiting = deque(jobs)
-    running: dict[connection.Connection, _Running] = {}
+    running: dict[Any, _Running] = {}
     try:
         while waiting or running:
             while waiting and len(running) < max(1, waiting[0].settings.workers):
                 job = waiting.popleft()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_judging_process, args=(sender, job), daemon=True)
+                process = context.Process(
+                    target=_judging_process, args=(sender, job), name=f"judging {job.entry.student}", daemon=True
+                )
                 process.start()
                 sender.close()
                 running[receiver] = _Running(job, process, time.monotonic() + job.settings.limit_s)
-            for receiver in connection.wait(list(running), timeout=0.5):
-                assert isinstance(receiver, connection.Connection)
+            for receiver in connection.wait(list(running), timeout=0.5):  # type: ignore[assignment]
                 done = running.pop(receiver)
                 record = _received(receiver, done)
                 done.kill()
@@ -470,11 +471,14 @@ def to_csv(records: Sequence[SubmissionRecord]) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["student", "total", "max", "manual pending", *map(_cell, tasks), "problems"])
     for r in records:
-        scores = [round(sum(c.score for c in r.checks if c.task == task), 4) for task in tasks]
+        scores = [_points(sum(c.score for c in r.checks if c.task == task)) for task in tasks]
         problems = _cell(" | ".join(r.problems))
-        totals = [round(r.score, 4), round(r.max, 4), round(r.manual_max, 4)]
-        table.writerow([_cell(r.student), *totals, *scores, problems])
+        table.writerow([_cell(r.student), *map(_points, (r.score, r.max, r.manual_max)), *scores, problems])
     return text.getvalue()
+
+
+def _points(value: float) -> str:
+    return f"{round(value, 4):.10g}"
 
 
 def _cell(text: str) -> str:

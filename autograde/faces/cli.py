@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -104,12 +105,12 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
 
     The notebook's own kernels run as a plain child process: check your own work, grade other people's.
     """
-    from ..judge import judge, spec, submission
+    from ..judge import judging, spec, submission
     from . import terminal
 
     loaded = spec.load(lab or infer_lab(notebook, spec.names()))
     read = submission.read(notebook, loaded)
-    record = judge.judge(
+    record = judging.judge(
         loaded,
         read,
         student="",
@@ -119,7 +120,6 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
         secret=b"public",
         sandbox="none",
     )
-    record.notebook = str(notebook)
     if as_json:
         click.echo(record.to_json(), nl=False)
     else:
@@ -279,8 +279,10 @@ def demo(out: Path, workers: int | None) -> None:
     there, reason = sandbox.available()
     if not there:
         click.echo(f"No sandbox here ({reason.rstrip('.')}): the sample class, which is our own, runs without one.")
-    building.build_lab(lab)
+    for path in building.stale():
+        click.echo(f"{path} is not what its source builds: run `convladder build`.", err=True)
     submissions = out / "submissions"
+    shutil.rmtree(submissions, ignore_errors=True)
     sample.sample_class(lab, submissions)
     settings = Settings(sandbox="bwrap" if there else "none", workers=workers or cores(), force=True)
     _grade(lab, submissions, out, settings)
@@ -309,9 +311,23 @@ def build(only_check: bool) -> None:
 @click.argument("labs", nargs=-1)
 def prove(labs: tuple[str, ...]) -> None:
     """Prove labs: the stub scores 0, the solution full, each wrong submission its named failure, no stale file."""
-    from ..course import prove as proving
+    from rich.text import Text
 
-    raise NotImplementedError(proving, labs)
+    from ..course import build as building
+    from ..course import prove as proving
+    from . import report
+
+    console = _console()
+    proofs = []
+    for lab in labs or building.labs():
+        proof = proving.prove(lab)
+        proofs.append(proof)
+        for step in proof.steps:
+            mark = ("✓", "blue") if step.passed else ("✗", "bold red")
+            console.print(Text.assemble(mark, f" {lab}: {step.name}"))
+            for line in step.details:
+                console.print(Text(f"    {report.plain(line)}"))
+    sys.exit(0 if all(proof.passed for proof in proofs) else 1)
 
 
 # --- run -----------------------------------------------------------------------------------------

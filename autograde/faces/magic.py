@@ -15,6 +15,7 @@ from typing import Any
 from ... import __version__
 from ...kernels import plan, signature
 from ...kernels.errors import BackendError, ConvladderError
+from ...kernels.result import total
 from ..judge import check as checking
 from ..judge import sandbox
 from ..judge import spec as specs
@@ -60,7 +61,7 @@ class Measured:
 
     title: str
     seen: traffic.Traffic = field(repr=False)
-    counters: Mapping[str, Any] = field(repr=False)
+    counters: Mapping[str, float] = field(repr=False)
 
     def __repr__(self) -> str:
         return f"{self.title}\n{terminal.as_text(terminal.traffic(self.seen))}".rstrip()
@@ -231,7 +232,14 @@ class Compiled:
 def compiled(lab: Lab, name: str) -> Compiled:
     """Compile a task's text in the worker, as the checks will."""
     answer = lab.answers[name]
-    request = {"op": "kernel", "source": answer.source(), "default_args": [], "on": "sim", "budget": None, "cases": []}
+    request: dict[str, Any] = {
+        "op": "kernel",
+        "source": answer.source(),
+        "default_args": [],
+        "on": "sim",
+        "budget": None,
+        "cases": [],
+    }
     try:
         reply = [frame.header for frame in lab.worker.request("kernel", request, reply_bytes=0)]
     except sandbox.WorkerError as error:
@@ -286,8 +294,13 @@ def measure(task: str) -> Measured:
     if task not in lab.answers:
         raise NotebookError(_not_run(chosen))
     answer = lab.answers[task]
-    measurement = checking.measure_task(lab.spec, chosen, answer, lab.worker)
-    raise NotImplementedError(measurement)
+    found = checking.measure_task(lab.spec, task, answer, lab.worker, secret=_PUBLIC)
+    if found.problem:
+        raise NotebookError(f"{task} cannot be measured: {found.problem}")
+    counters = total(counted for _, counted in found.launches)
+    sizes = ", ".join(f"{name}={value:g}" for name, value in found.symbols.items())
+    title = f"{chosen.title}: {found.case} ({sizes})"
+    return Measured(title, traffic.arrange(counters, answer.source()), found.totals)
 
 
 def _not_run(task: Task) -> str:

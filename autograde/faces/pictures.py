@@ -53,5 +53,25 @@ def _wrong(x: int, y: int, size: int) -> str:
 
 
 def wrong_map(evidence: Mapping[str, Any]) -> WrongMap | None:
-    """The map that a check's evidence holds, if it does."""
-    return None
+    """The plane of an output (its last two axes) in which its first wrong element lies; None where none is known."""
+    try:
+        shape, first, wrong = evidence["shape"], tuple(evidence["element"]), evidence["wrong_elements"]
+        axes, array = list(evidence["axes"]), str(evidence["array"])
+        if len(shape) < 2 or len(axes) != len(shape):
+            return None
+        plane = first[:-2]
+        hits = [tuple(w)[-2:] for w in wrong if tuple(w)[:-2] == plane]
+        fold = max(1, -(-max(shape[-2:]) // _MOST_CELLS))
+        rows, columns = (-(-size // fold) for size in shape[-2:])
+        cells = [[False] * columns for _ in range(rows)]
+        for p, q in hits:
+            cells[p // fold][q // fold] = True
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+    index = ",".join([*map(str, plane), f"{axes[-2]}", f"{axes[-1]}"])
+    folded = f"; one square stands for {fold} x {fold} elements" if fold > 1 else ""
+    caption = (
+        f"{array}[{index}]: {axes[-2]} runs down, {axes[-1]} to the right; "
+        f"{len(hits)} of {shape[-2] * shape[-1]} elements wrong (x){folded}"
+    )
+    return WrongMap(caption, cells, fold)

@@ -177,8 +177,8 @@ def check_view(check: CheckRecord, source: str = "") -> CheckView:
 
 def excerpt(evidence: Mapping[str, Any], source: str) -> list[SourceRow]:
     """The offending line with its neighbours where the source is at hand, else as the evidence quotes it."""
-    line = evidence.get("line")
-    if not isinstance(line, int) or line < 1:
+    line = _blamed(evidence)
+    if line < 1:
         return []
     rows = plain(source).split("\n")
     caret = carets(str(evidence.get("log", ""))).get(line, "")
@@ -187,6 +187,14 @@ def excerpt(evidence: Mapping[str, Any], source: str) -> list[SourceRow]:
         return [SourceRow(n, rows[n - 1].expandtabs(4), n == line, caret if n == line else "") for n in around]
     quoted = plain(str(evidence.get("source", ""))).split("\n")[0].expandtabs(4)
     return [SourceRow(line, quoted, True, caret)] if quoted.strip() else []
+
+
+def _blamed(evidence: Mapping[str, Any]) -> int:
+    """The line of the cell that evidence points at: a compiler's error, a fault or the most wasteful access."""
+    places = [evidence, evidence.get("fault"), evidence.get("worst")]
+    lines = [place.get("line") for place in places if isinstance(place, dict)]
+    lines += [line for line, severity, _ in evidence.get("diagnostics") or () if severity == "error"]
+    return next((line for line in lines if isinstance(line, int) and line > 0), 0)
 
 
 _POINTED = re.compile(r"\((?P<line>\d+)\): \w[^\n]*\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^")

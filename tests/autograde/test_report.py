@@ -56,7 +56,7 @@ class Page(HTMLParser):
         self.tags.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-1:]}"
+        assert self.open[-1:] == [tag], f"</{tag}> closes {self.open[-1:]}"
         self.open.pop()
 
     def handle_data(self, data: str) -> None:
@@ -86,7 +86,7 @@ def hostile() -> SubmissionRecord:
             "direct", "direct.runs", False, 0, 6, f"rationale {HOSTILE}", f"help {HOSTILE}",
             {"line": 1, "source": f"y[0] = 1; // source {HOSTILE}", "log": f"kernel.cu(1): error: {HOSTILE}"},
         ),
-        CheckRecord("direct", "direct.hidden", False, 0, 6, "secret numbers", evidence={"category": "wrong"}, hidden=True),
+        CheckRecord("direct", "direct.hidden", False, 0, 6, "numbers", evidence={"category": "wrong"}, hidden=True),
     ]  # fmt: skip
     return judged(f"student {HOSTILE}", [f"problem {HOSTILE}"], checks=checks)
 
@@ -141,8 +141,8 @@ def test_terminal_output_keeps_no_control_character_and_reads_no_markup() -> Non
 def test_a_student_sees_of_a_hidden_case_its_category_only() -> None:
     record = judged()
     record.checks[4] = CheckRecord(
-        "direct", "direct.hidden", False, 0, 12, "y[7] is 3 with seed 99", evidence={"category": "wrong values", "seed": 99},
-        hidden=True,
+        "direct", "direct.hidden", False, 0, 12, "y[7] is 3 with seed 99",
+        evidence={"category": "wrong values", "seed": 99}, hidden=True,
     )  # fmt: skip
     words = Page(report.feedback_page(record, "Lab", TITLES)).words
     assert "wrong values" in words
@@ -170,7 +170,7 @@ def test_the_first_failure_is_shown_in_full_and_passed_checks_fold_away() -> Non
     record = judged()
     record.checks[3].evidence = {"line": 7, "source": "    y[i] = sum;"}
     page = Page(report.feedback_page(record, "Lab", TITLES))
-    assert "correct0 / 12 y[0,0,0,0] is 1.25, expected 0.5 7 │ y[i] = sum; Step 2" in page.words
+    assert "✗correct 0 / 12 y[0,0,0,0] is 1.25, expected 0.5 7 │ y[i] = sum; Step 2" in page.words
     assert "not reached: hidden, target" in page.words
     assert "2 passed" in page.words
     assert ("details", {"class": "passed"}) in page.tags
