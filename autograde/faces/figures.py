@@ -52,8 +52,7 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
     axes.set_ylim(H + pad, -pad)
     for h in range(-pad, H + pad):
         for w in range(-pad, W + pad):
-            inside = 0 <= h < H and 0 <= w < W
-            style = "solid" if inside else "dotted"
+            style = "solid" if 0 <= h < H and 0 <= w < W else "dotted"
             axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=_INK, linewidth=0.8, linestyle=style))
     taps = {(r, s): source_index(p, q, r, s, U, pad, H, W) for r in range(R) for s in range(S)}
     for (r, s), read in taps.items():
@@ -65,16 +64,14 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
         axes.text(w + 0.5, h + 0.5, f"{r},{s}", ha="center", va="center", fontsize=9, color=_INK)
     corner = (q * U - pad, p * U - pad)
     axes.add_patch(Rectangle(corner, S, R, fill=False, edgecolor=_INK, linewidth=2.2))
-    inside_taps = sum(1 for element in taps.values() if element)
+    inside = sum(1 for element in taps.values() if element)
+    outside = len(taps) - inside
     alt = (
         f"The {R} by {S} window of output ({p}, {q}) over a {H} by {W} image with padding {pad}, stride {U}. "
-        f"Of its {len(taps)} taps {inside_taps} read the image (solid cells) and {len(taps) - inside_taps} fall into the padding "
+        f"Of its {len(taps)} taps {inside} read the image (solid cells) and {outside} fall into the padding "
         f"(hatched, dotted cells). The window's corner lies at row {corner[1]}, column {corner[0]}."
     )
-    return Picture(
-        _svg(figure, f"taps r,s of output ({p}, {q}): {inside_taps} read, {len(taps) - inside_taps} in the padding"),
-        alt,
-    )
+    return Picture(_svg(figure, f"taps r,s of output ({p}, {q}): {inside} read, {outside} in the padding"), alt)
 
 
 def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True) -> Picture:
@@ -106,7 +103,7 @@ def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns
         f"A plane of {P} by {Q} outputs, stored row by row; threadIdx.x counts the {along} of a {shape} block. "
         f"The first warp's {len(outputs)} outputs fill {_extent(outputs)} and lie in {where} of {SECTOR_FLOATS} floats."
     )
-    title = f"threadIdx.x counts {along}: {len(outputs)} outputs of the first warp in {where}"
+    title = f"{along} on threadIdx.x: the first warp and its {where}"
     return Picture(_svg(figure, title), alt)
 
 

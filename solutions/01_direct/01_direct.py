@@ -158,7 +158,8 @@ measure("direct_guarded")
 # Now the branches. A warp executes one instruction for its 32 threads (*lanes*). Where an `if` sends some lanes one way and some the other,
 # the warp must walk both ways, one after the other: the branch *diverges*. Here $Q = 32$, so a warp is exactly one row of the output. The
 # test on `row` is the same for all its lanes and splits nobody. The test on `col` fails for lane 0 alone at $s = 0$, and for lane 31 alone at $s = 2$: two
-# divergent branches for each channel and each row of the filter that lies inside the image.
+# divergent branches for each channel and each row of the filter that lies inside the image. Over the $K = 4$ filters and the 94 pairs of an output row and a
+# filter row inside the image, $2 \cdot C \cdot K \cdot 94 = 2\,256$.
 #
 # ## Step 3 · Bounds in place of tests (20 minutes)
 #
@@ -280,6 +281,7 @@ figures.warp(P=32, Q=32, block=(16, 16), along="columns")
 # **Prediction against measurement.** Not one result has changed and not one multiply-add; a store request now touches
 # a quarter of the sectors. The loads of `x` gain a little less: a window that starts one float beside a sector's edge touches one sector more in each row.
 # The loads of `w` gain next to nothing. But for those at the border, all lanes of a warp read the same weight at the same time, which is one sector in either order.
+# There is a price: more than twice as many branches diverge, because now every warp has lanes on the left or the right border of the plane.
 #
 # **Explain, at most 80 words.** The two kernels of steps 4 and 5 compute the same products with the same number of threads. Why does one need so many more
 # sectors for each store? Name the distance in memory between the outputs of neighbouring lanes in both kernels, and use one number of your own counters. At which

@@ -21,7 +21,8 @@ __global__ void direct_report(const float* x, const float* w, float* y,
     for (int c = 0; c < C; c++) {
         for (int row = max(top, 0); row < min(top + R, H); row++)
             for (int col = max(left, 0); col < min(left + S, W); col++)
-                sum += x[((n * C + c) * H + row) * W + col] * w[((k * C + c) * R + row - top) * S + col - left];
+                sum += x[((n * C + c) * H + row) * W + col]
+                     * w[((k * C + c) * R + row - top) * S + col - left];
         y[((n * K + k + c) * P + p) * Q + q] = sum;
     }
     y[((n * K + k) * P + p) * Q + q] = sum;

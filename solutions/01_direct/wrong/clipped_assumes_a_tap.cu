@@ -21,11 +21,11 @@ __global__ void direct_clipped(const float* x, const float* w, float* y,
 
     float sum = 0.0f;
     for (int c = 0; c < C; c++)
-        for (int r = r_begin; r < r_end; r++)
-        {
+        for (int r = r_begin; r < r_end; r++) {
             int s = s_begin;
             do {
-                sum += x[((n * C + c) * H + p * U - pad + r) * W + q * U - pad + s] * w[((k * C + c) * R + r) * S + s];
+                sum += x[((n * C + c) * H + p * U - pad + r) * W + q * U - pad + s]
+                     * w[((k * C + c) * R + r) * S + s];
             } while (++s < s_end);
         }
     y[((n * K + k) * P + p) * Q + q] = sum;

@@ -23,6 +23,7 @@ __global__ void direct_clipped(const float* x, const float* w, float* y,
     for (int c = 0; c < C; c++)
         for (int r = r_begin; r < r_end; r++)
             for (int s = s_begin; s < s_end; s++)
-                sum += x[((n * C + c) * H + p * U - pad + r) * W + q * U - pad + s] * w[((k * C + c) * R + r) * S + s];
+                sum += x[((n * C + c) * H + p * U - pad + r) * W + q * U - pad + s]
+                     * w[((k * C + c) * R + r) * S + s];
     y[((n * K + k) * P + p) * Q + q] = sum;
 }

@@ -7,7 +7,7 @@
 __global__ void direct_clipped(const float* x, const float* w, float* y,
                                int N, int C, int H, int W, int K, int R, int S, int P, int Q, int U, int pad)
 {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;      // output i of the plane; the last block reaches beyond P*Q-1
+    int i = blockIdx.x * blockDim.x + threadIdx.x;      // the last block reaches beyond P*Q
     int k = blockIdx.y;
     int n = blockIdx.z;
     if (i >= P * Q) return;
