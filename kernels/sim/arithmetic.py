@@ -72,7 +72,7 @@ def _lane_loop(name: str, ins: Instruction, types: Sequence[str], result: str) -
 def _needs_lanes(ins: Instruction) -> bool:
     """Forms of frequent operations that are rare, or that LLVM expands badly as vectors."""
     if ins.opcode == "mul" or ins.opcode == "mad":
-        return ins.has("hi") and ins.type.bits == 64 or _directed(ins)
+        return (ins.has("hi") and ins.type.bits == 64) or _directed(ins)
     if ins.opcode == "div":
         return not ins.type.is_float
     if ins.opcode == "cvt":

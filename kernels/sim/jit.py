@@ -12,7 +12,7 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from . import library, objectcache
+from . import fast_access, library, objectcache
 
 #: Functions of the C library that compiled code calls.
 _C_FUNCTIONS = ("exp2", "log2", "sin", "cos", "tanh", "memcpy", "memset", "memcmp", "fma", "fmaf")
@@ -93,6 +93,6 @@ def require_access(width: int) -> None:
     """Make the accesses of a width known to later modules."""
     with _lock:
         drive_address()
-        address_of(library.access_module(width), f"load{width}", level=2)
+        address_of(fast_access.access_module(width), f"load{width}", level=2)
         for name in (f"load{width}", f"store{width}"):
             llvm.add_symbol(name, _engines[-1].get_function_address(name))

@@ -1,9 +1,8 @@
 """The out-of-line code that every kernel calls: memory accesses with their checks and counters, and the loop
 over blocks and warps. Written once, compiled once for a machine.
 
-An access runs at one of two speeds. The *fast path* covers a warp whose active lanes all lie inside one array,
-aligned, and where no shadow has anything to say; its checks are a few vector comparisons. Everything else goes
-lane by lane through `touch`, which knows every rule and reports every fault.
+`touch` knows every rule of an access and reports every fault, for one lane; `careful` takes a warp through it. The
+module `fast_access` handles whole warps that have nothing to report.
 
 Accesses are named by their number among the kernel's loads and stores. Widths are the bytes of one lane.
 """
@@ -24,12 +23,10 @@ from .context import (
     put,
 )
 from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
-from .ir import LANES, FunctionBuilder, Value, integer, iota, module_text, vector
+from .ir import LANES, FunctionBuilder, Value, integer, module_text, vector
 
 #: Flags of an access.
 STORE, UNCOUNTED = 1, 2
-
-WIDTHS = (1, 2, 4, 8, 16)
 
 
 def base_module() -> str:
@@ -37,45 +34,44 @@ def base_module() -> str:
     return module_text([_record(), _count(), _touch(), _careful(), _load_uniform(), _drive()])
 
 
-def access_module(width: int) -> str:
-    """Load and store of a width, for addresses that differ between lanes."""
-    return module_text([_load(width), _store(width)])
-
-
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-def _i64(f: FunctionBuilder, a: Value) -> Value:
+def widen(f: FunctionBuilder, a: Value) -> Value:
     return f.cast("zext", a, "i64")
 
 
-def _array(f: FunctionBuilder, context: Value, number: Value) -> Value:
+def array_record(f: FunctionBuilder, context: Value, number: Value) -> Value:
     """Pointer to an array's record; number is i64."""
     return f.at(get(f, context, Slot.ARRAYS, "ptr"), f.mul(number, 8 * ARRAY_FIELDS))
 
 
-def _field(f: FunctionBuilder, record: Value, field: ArrayField, type_name: str = "ptr") -> Value:
+def field_of(f: FunctionBuilder, record: Value, field: ArrayField, type_name: str = "ptr") -> Value:
     return f.load(type_name, record, 8 * field)
 
 
-def _number_of(f: FunctionBuilder, address: Value) -> Value:
+def number_of(f: FunctionBuilder, address: Value) -> Value:
     return f.binary("lshr", f.add(address, HALF_WINDOW), WINDOW_BITS)
 
 
-def _is_null(f: FunctionBuilder, pointer: Value) -> Value:
+def is_null(f: FunctionBuilder, pointer: Value) -> Value:
     return f.value("i1", f"icmp eq {pointer}, null")
 
 
-def _exists(f: FunctionBuilder, pointer: Value) -> Value:
+def exists(f: FunctionBuilder, pointer: Value) -> Value:
     return f.value("i1", f"icmp ne {pointer}, null")
 
 
-def _copy(f: FunctionBuilder, to: Value, source: Value, size: Value) -> None:
+def copy_bytes(f: FunctionBuilder, to: Value, source: Value, size: Value) -> None:
     f.call("void", "llvm.memcpy.p0.p0.i64", [to, source, size, Value("i1", "false")])
 
 
-def _clear(f: FunctionBuilder, pointer: Value, size: Value) -> None:
+def clear_bytes(f: FunctionBuilder, pointer: Value, size: Value) -> None:
     f.call("void", "llvm.memset.p0.i64", [pointer, integer(0, "i8"), size, Value("i1", "false")])
+
+
+def unless_uncounted(f: FunctionBuilder, flags: Value):  # type: ignore[no-untyped-def]
+    return f.when(f.icmp("eq", f.and_(flags, UNCOUNTED), 0))
 
 
 # -- reports ---------------------------------------------------------------------------------------
@@ -98,27 +94,29 @@ def _record() -> FunctionBuilder:
     )
     context, access, code, row, lane, address, other = f.arguments.values()
     rows = f.add(get(f, context, Slot.ARRAY_COUNT), 1)
-    index = f.add(f.mul(_i64(f, access), rows), row)
-    index = f.add(f.mul(index, EVENT_CODES), _i64(f, code))
+    index = f.add(f.mul(widen(f, access), rows), row)
+    index = f.add(f.mul(index, EVENT_CODES), widen(f, code))
     event = f.at(get(f, context, Slot.EVENTS, "ptr"), f.mul(index, 8 * EVENT_FIELDS))
     with f.when(f.icmp("eq", f.load("i64", event, 8 * EventField.COUNT), 0)):
         f.store(get(f, context, Slot.ORDER), event, 8 * EventField.ORDER)
-        f.store(f.add(get(f, context, Slot.THREAD), _i64(f, lane)), event, 8 * EventField.THREAD)
+        f.store(f.add(get(f, context, Slot.THREAD), widen(f, lane)), event, 8 * EventField.THREAD)
         f.store(get(f, context, Slot.BLOCK), event, 8 * EventField.BLOCK)
         f.store(address, event, 8 * EventField.ADDRESS)
-        f.store(_i64(f, other), event, 8 * EventField.OTHER)
+        f.store(widen(f, other), event, 8 * EventField.OTHER)
     f.increment(event, 8 * EventField.COUNT, 1)
     f.increment(context, 8 * Slot.ORDER, 1)
     f.ret()
     return f
 
 
-def _access_record(f: FunctionBuilder, context: Value, access: Value, number: Value) -> Value:
-    index = f.add(f.mul(_i64(f, access), get(f, context, Slot.ARRAY_COUNT)), number)
+def access_record(f: FunctionBuilder, context: Value, access: Value, number: Value) -> Value:
+    index = f.add(f.mul(widen(f, access), get(f, context, Slot.ARRAY_COUNT)), number)
     return f.at(get(f, context, Slot.ACCESSES, "ptr"), f.mul(index, 8 * ACCESS_FIELDS))
 
 
-def _tally(f: FunctionBuilder, record: Value, requests: Value, threads: Value, sectors: Value, needed: Value) -> None:
+def add_to_tally(
+    f: FunctionBuilder, record: Value, requests: Value, threads: Value, sectors: Value, needed: Value
+) -> None:
     ideal = f.binary("lshr", f.add(needed, 31), 5)
     for field, value in zip(AccessField, (requests, threads, sectors, ideal, needed)):
         f.increment(record, 8 * field, value)
@@ -144,8 +142,8 @@ def _count() -> FunctionBuilder:
     sectors = f.binary("lshr", exact, integer(5, vector("i64")))
     distinct_sectors = _distinct(f, sectors, lanes)
     needed = f.mul(_distinct(f, exact, lanes), width)
-    threads = _i64(f, f.popcount(lanes))
-    _tally(f, _access_record(f, context, access, number), requests, threads, distinct_sectors, needed)
+    threads = widen(f, f.popcount(lanes))
+    add_to_tally(f, access_record(f, context, access, number), requests, threads, distinct_sectors, needed)
     f.ret()
     return f
 
@@ -162,7 +160,7 @@ def _distinct(f: FunctionBuilder, values: Value, lanes: Value) -> Value:
     left = f.load("i32", rest)
     f.branch(f.icmp("eq", left, 0), after, body)
     f.place(body)
-    value = f.load("i64", memory, f.mul(_i64(f, f.lowest_bit(left)), 8))
+    value = f.load("i64", memory, f.mul(widen(f, f.lowest_bit(left)), 8))
     equal = f.to_mask(f.icmp("eq", values, f.splat(value)))
     f.store(f.and_(left, f.not_(equal)), rest)
     f.increment(found, 0, 1)
@@ -190,7 +188,7 @@ def _touch() -> FunctionBuilder:
         ],
     )
     context, address, lane, access, data, width, flags = f.arguments.values()
-    number = _number_of(f, address)
+    number = number_of(f, address)
     offset = f.sub(address, f.binary("shl", number, WINDOW_BITS))
     is_store = f.icmp("ne", f.and_(flags, STORE), 0)
     me = f.add(get(f, context, Slot.GLOBAL_THREAD, "i32"), lane)
@@ -203,14 +201,14 @@ def _touch() -> FunctionBuilder:
         f.ret(integer(0, "i64"))
     known = f.and_(f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT)), f.icmp("ne", number, 0))
     number = f.select(known, number, integer(0, "i64"))
-    record = _array(f, context, number)
-    with f.when(_outside(f, offset, width, _field(f, record, ArrayField.SIZE, "i64")), unlikely=True):
+    record = array_record(f, context, number)
+    with f.when(outside(f, offset, width, field_of(f, record, ArrayField.SIZE, "i64")), unlikely=True):
         report(OUT_OF_BOUNDS, number)
         f.ret(integer(0, "i64"))
     with f.when(f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0), unlikely=True):
         report(MISALIGNED, number)
         f.ret(integer(0, "i64"))
-    memory = f.at(_field(f, record, ArrayField.BASE), offset)
+    memory = f.at(field_of(f, record, ArrayField.BASE), offset)
     shift = get(f, context, Slot.GRANULE_SHIFT)
     first, count = f.binary("lshr", offset, shift), f.binary("lshr", width, shift)
     with f.when(is_store):
@@ -221,75 +219,75 @@ def _touch() -> FunctionBuilder:
     return f
 
 
-def _outside(f: FunctionBuilder, offset: Value, width: Value, size: Value) -> Value:
+def outside(f: FunctionBuilder, offset: Value, width: Value, size: Value) -> Value:
     """Whether [offset, offset + width) leaves [0, size)."""
     room = f.sub(size, width)
     return f.or_(f.icmp("ult", size, width), f.icmp("ugt", offset, room))
 
 
 def _load_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
-    written = _field(f, record, ArrayField.WRITTEN)
-    with f.when(_exists(f, written)):
+    written = field_of(f, record, ArrayField.WRITTEN)
+    with f.when(exists(f, written)):
         undefined = _scan(f, written, first, count, "i8", lambda tag: f.icmp("eq", tag, 0))
         with f.when(undefined[0]):
             report(UNINITIALISED, number)
-    writer = _field(f, record, ArrayField.WRITER)
-    with f.when(_exists(f, writer)):
+    writer = field_of(f, record, ArrayField.WRITER)
+    with f.when(exists(f, writer)):
         found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
         with f.when(found):
             report(READ_WRITE, number, other)
-    reader = _field(f, record, ArrayField.READER)
-    with f.when(_exists(f, reader)), _granules(f, first, count) as g:
+    reader = field_of(f, record, ArrayField.READER)
+    with f.when(exists(f, reader)), _granules(f, first, count) as g:
         where = f.at(reader, f.mul(g, 4))
         tag = f.load("i32", where)
         f.store(f.select(_foreign(f, tag, me), integer(SEVERAL), me), where)
-    _copy(f, data, memory, width)
+    copy_bytes(f, data, memory, width)
 
 
 def _store_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
-    writer = _field(f, record, ArrayField.WRITER)
-    reader = _field(f, record, ArrayField.READER)
-    with f.when(_exists(f, writer)):
+    writer = field_of(f, record, ArrayField.WRITER)
+    reader = field_of(f, record, ArrayField.READER)
+    with f.when(exists(f, writer)):
         # Storing the value that is there already disturbs nobody.
         changes = f.icmp("ne", f.call("i32", "memcmp", [data, memory, width]), 0)
         with f.when(changes):
             found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
             with f.when(found):
                 report(WRITE_WRITE, number, other)
-            with f.when(_exists(f, reader)):
+            with f.when(exists(f, reader)):
                 found, other = _scan(f, reader, first, count, "i32", lambda tag: _foreign(f, tag, me))
                 with f.when(found):
                     report(READ_WRITE, number, other)
         with _granules(f, first, count) as g:
             f.store(me, writer, f.mul(g, 4))
-    written = _field(f, record, ArrayField.WRITTEN)
-    with f.when(_exists(f, written)), _granules(f, first, count) as g:
+    written = field_of(f, record, ArrayField.WRITTEN)
+    with f.when(exists(f, written)), _granules(f, first, count) as g:
         f.store(integer(1, "i8"), written, g)
-    _copy(f, memory, data, width)
+    copy_bytes(f, memory, data, width)
 
 
 def _touch_local(f, context, offset, lane, data, width, is_store, report) -> None:  # type: ignore[no-untyped-def]
     """A thread's own memory: nobody else's business, so no races and no counters."""
     size = get(f, context, Slot.LOCAL_SIZE)
     row = get(f, context, Slot.ARRAY_COUNT)
-    with f.when(_outside(f, offset, width, size), unlikely=True):
+    with f.when(outside(f, offset, width, size), unlikely=True):
         report(OUT_OF_BOUNDS, row)
         f.ret(integer(0, "i64"))
     with f.when(f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0), unlikely=True):
         report(MISALIGNED, row)
         f.ret(integer(0, "i64"))
-    at = f.add(f.mul(_i64(f, lane), size), offset)
+    at = f.add(f.mul(widen(f, lane), size), offset)
     memory = f.at(get(f, context, Slot.LOCAL, "ptr"), at)
     written = f.at(get(f, context, Slot.LOCAL_WRITTEN, "ptr"), at)
     with f.when(is_store):
-        _copy(f, memory, data, width)
+        copy_bytes(f, memory, data, width)
         with _granules(f, integer(0, "i64"), width) as g:
             f.store(integer(1, "i8"), written, g)
         f.ret(integer(0, "i64"))
     undefined = _scan(f, written, integer(0, "i64"), width, "i8", lambda tag: f.icmp("eq", tag, 0))
     with f.when(undefined[0]):
         report(UNINITIALISED, row)
-    _copy(f, data, memory, width)
+    copy_bytes(f, data, memory, width)
 
 
 def _foreign(f: FunctionBuilder, tag: Value, me: Value) -> Value:
@@ -354,7 +352,7 @@ def _careful() -> FunctionBuilder:
     f.store(integer(0), rest)
     f.store(integer(0, vector("i64")), numbers, align=64)
     with f.each_lane(active) as lane:
-        index = _i64(f, lane)
+        index = widen(f, lane)
         address = f.load("i64", addresses, f.mul(index, 8))
         mine = f.at(data, f.mul(index, width))
         number = f.call("i64", "touch", [context, address, lane, access, mine, width, flags])
@@ -370,7 +368,7 @@ def _careful() -> FunctionBuilder:
     left = f.load("i32", rest)
     f.branch(f.icmp("eq", left, 0), after, body)
     f.place(body)
-    number = f.load("i64", numbers, f.mul(_i64(f, f.lowest_bit(left)), 8))
+    number = f.load("i64", numbers, f.mul(widen(f, f.lowest_bit(left)), 8))
     equal = f.to_mask(f.icmp("eq", f.load(vector("i64"), numbers, align=64), f.splat(number)))
     same = f.and_(left, equal)
     f.call("void", "count", [context, offsets, same, access, number, width, f.load("i64", requests)])
@@ -382,211 +380,7 @@ def _careful() -> FunctionBuilder:
     return f
 
 
-# -- fast paths ------------------------------------------------------------------------------------
-
-
-def _holds(f: FunctionBuilder, condition: Value, active: Value) -> Value:
-    """Whether a <32 x i1> holds in every active lane."""
-    return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(active)), -1)
-
-
-def _shape(f: FunctionBuilder, context: Value, addresses: Value, active: Value, width: int):  # type: ignore[no-untyped-def]
-    """Where a warp's access lies: (all lanes fine, array number, record, offsets, first lane, its offset)."""
-    first = f.lowest_bit(active)
-    address = f.extract(addresses, first)
-    number = _number_of(f, address)
-    known = f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT))
-    number = f.select(known, number, integer(0, "i64"))  # array 0 has no bytes
-    record = _array(f, context, number)
-    start = f.binary("shl", number, WINDOW_BITS)
-    offsets = f.sub(addresses, f.splat(start))
-    size = _field(f, record, ArrayField.SIZE, "i64")
-    room = f.intrinsic("smax", f.sub(size, width), integer(-1, "i64"))
-    inside = f.icmp("ult", offsets, f.splat(f.add(room, 1)))
-    fine = _holds(f, inside, active)
-    if width > 1:
-        aligned = f.icmp("eq", f.and_(offsets, width - 1), 0)
-        fine = f.and_(fine, _holds(f, aligned, active))
-    return fine, number, record, offsets, first, f.sub(address, start)
-
-
-def _is_run(f: FunctionBuilder, offsets: Value, first: Value, offset: Value, active: Value, width: int):  # type: ignore[no-untyped-def]
-    """Whether the active lanes are neighbours that touch neighbouring elements; the offset that lane 0 would touch."""
-    origin = f.sub(offset, f.mul(_i64(f, first), width))
-    expected = f.add(f.splat(origin), iota("i64", width))
-    shifted = f.binary("lshr", active, first)
-    gapless = f.icmp("eq", f.and_(shifted, f.add(shifted, 1)), 0)
-    return f.and_(gapless, _holds(f, f.icmp("eq", offsets, expected), active)), origin
-
-
-def _count_run(f, context, access, number, offset, active, width):  # type: ignore[no-untyped-def]
-    threads = _i64(f, f.popcount(active))
-    needed = f.mul(threads, width)
-    last = f.binary("lshr", f.sub(f.add(offset, needed), 1), 5)
-    sectors = f.add(f.sub(last, f.binary("lshr", offset, 5)), 1)
-    _tally(f, _access_record(f, context, access, number), integer(1, "i64"), threads, sectors, needed)
-
-
-def _unless_uncounted(f: FunctionBuilder, flags: Value):  # type: ignore[no-untyped-def]
-    return f.when(f.icmp("eq", f.and_(flags, UNCOUNTED), 0))
-
-
-def _go_careful(f, context, addresses, active, access, data, width, flags) -> None:  # type: ignore[no-untyped-def]
-    memory = f.alloca(addresses.type, align=64)
-    f.store(addresses, memory, align=64)
-    arguments = [context, memory, active, access, data, integer(width, "i64"), flags]
-    f.call("void", "careful", arguments)
-    f.ret()
-
-
-def _masked(f: FunctionBuilder, pointer: Value, active: Value, type_name: str) -> Value:
-    """Load the active lanes of a row of elements."""
-    kind = vector(type_name)
-    arguments = [pointer, integer(1), f.to_lanes(active), integer(0, kind)]
-    return f.call(kind, f"llvm.masked.load.v{LANES}{type_name}.p0", arguments)
-
-
-def _masked_store(f: FunctionBuilder, a: Value, pointer: Value, active: Value) -> None:
-    element = a.type.split("x ")[1][:-1]
-    f.call("void", f"llvm.masked.store.v{LANES}{element}.p0", [a, pointer, integer(1), f.to_lanes(active)])
-
-
-_ARGUMENTS = [
-    ("ptr", "context"),
-    (vector("i64"), "addresses"),
-    ("i32", "active"),
-    ("i32", "access"),
-    ("ptr", "data"),
-    ("i32", "flags"),
-]
-
-
-def _load(width: int) -> FunctionBuilder:
-    f = FunctionBuilder(f"load{width}", "void", _ARGUMENTS)
-    context, addresses, active, access, data, flags = f.arguments.values()
-    _clear(f, data, integer(LANES * width, "i64"))
-    with f.when(f.icmp("eq", active, 0), unlikely=True):
-        f.ret()
-    fine, number, record, offsets, first, offset = _shape(f, context, addresses, active, width)
-    run, origin = _is_run(f, offsets, first, offset, active, width)
-    slow, fast, plain = f.label("slow"), f.label("fast"), f.label("plain")
-    gather, contiguous, shadowed = f.label("gather"), f.label("contiguous"), f.label("shadowed")
-    written, writer, reader = (_field(f, record, x) for x in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER))
-    f.branch(fine, fast, slow)
-    f.place(fast)
-    none = f.and_(f.and_(_is_null(f, written), _is_null(f, writer)), _is_null(f, reader))
-    f.branch(none, plain, shadowed)
-
-    f.place(shadowed)  # a run of granules: the shadows are rows like the data
-    right_size = f.icmp("eq", f.binary("shl", integer(1, "i64"), get(f, context, Slot.GRANULE_SHIFT)), width)
-    check = f.label("check")
-    f.branch(f.and_(run, right_size), check, slow)
-    f.place(check)
-    index = f.binary("ashr", origin, width.bit_length() - 1)
-    me = f.add(f.splat(get(f, context, Slot.GLOBAL_THREAD, "i32")), iota("i32"))
-    with f.when(_exists(f, written)):
-        tags = _masked(f, f.at(written, index), active, "i8")
-        clean = f.label("defined")
-        f.branch(_holds(f, f.icmp("ne", tags, 0), active), clean, slow)
-        f.place(clean)
-    with f.when(_exists(f, writer)):
-        clean = f.label("unwritten")
-        f.branch(_holds(f, _own(f, writer, index, active, me), active), clean, slow)
-        f.place(clean)
-    with f.when(_exists(f, reader)):
-        where = f.at(reader, f.mul(index, 4))
-        tags = _masked(f, where, active, "i32")
-        own = f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, me))
-        _masked_store(f, f.select(own, me, integer(SEVERAL, vector("i32"))), where, active)
-    f.jump(contiguous)
-
-    f.place(plain)
-    f.branch(run, contiguous, gather)
-    f.place(contiguous)
-    base = _field(f, record, ArrayField.BASE)
-    _copy_row(f, data, f.at(base, origin), first, active, width, into_data=True)
-    with _unless_uncounted(f, flags):
-        _count_run(f, context, access, number, offset, active, width)
-    f.ret()
-
-    f.place(gather)
-    base = _field(f, record, ArrayField.BASE)
-    memory = f.alloca(vector("i64"), align=64)
-    f.store(offsets, memory, align=64)
-    with f.each_lane(active) as lane:
-        index = _i64(f, lane)
-        element = f.load(f"i{8 * width}", f.at(base, f.load("i64", memory, f.mul(index, 8))), align=1)
-        f.store(element, data, f.mul(index, width), align=1)
-    with _unless_uncounted(f, flags):
-        arguments = [context, memory, active, access, number, integer(width, "i64"), integer(1, "i64")]
-        f.call("void", "count", arguments)
-    f.ret()
-
-    f.place(slow)
-    _go_careful(f, context, addresses, active, access, data, width, flags)
-    return f
-
-
-def _own(f: FunctionBuilder, shadow: Value, index: Value, active: Value, me: Value) -> Value:
-    """The lanes whose granule nobody but the lane itself has marked."""
-    tags = _masked(f, f.at(shadow, f.mul(index, 4)), active, "i32")
-    return f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, me))
-
-
-def _copy_row(f, data, memory, first, active, width, into_data) -> None:  # type: ignore[no-untyped-def]
-    """Copy a run of elements between a row of lanes and memory, both addressed by lane 0."""
-    start = f.mul(_i64(f, first), width)
-    size = f.mul(_i64(f, f.popcount(active)), width)
-    to, source = (data, memory) if into_data else (memory, data)
-    whole, part, after = f.label("whole"), f.label("part"), f.label("after")
-    f.branch(f.icmp("eq", active, -1), whole, part)
-    f.place(whole)
-    _copy(f, to, source, integer(LANES * width, "i64"))
-    f.jump(after)
-    f.place(part)
-    _copy(f, f.at(to, start), f.at(source, start), size)
-    f.place(after)
-
-
-def _store(width: int) -> FunctionBuilder:
-    f = FunctionBuilder(f"store{width}", "void", _ARGUMENTS)
-    context, addresses, active, access, data, flags = f.arguments.values()
-    with f.when(f.icmp("eq", active, 0), unlikely=True):
-        f.ret()
-    fine, number, record, offsets, first, offset = _shape(f, context, addresses, active, width)
-    run, origin = _is_run(f, offsets, first, offset, active, width)
-    slow, fast, shadowed, check = f.label("slow"), f.label("fast"), f.label("shadowed"), f.label("check")
-    f.branch(f.and_(fine, run), fast, slow)
-    f.place(fast)
-    written, writer, reader = (_field(f, record, x) for x in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER))
-    none = f.and_(f.and_(_is_null(f, written), _is_null(f, writer)), _is_null(f, reader))
-    plain = f.label("plain")
-    f.branch(none, plain, shadowed)
-    f.place(shadowed)
-    right_size = f.icmp("eq", f.binary("shl", integer(1, "i64"), get(f, context, Slot.GRANULE_SHIFT)), width)
-    f.branch(right_size, check, slow)
-    f.place(check)
-    index = f.binary("ashr", origin, width.bit_length() - 1)
-    me = f.add(f.splat(get(f, context, Slot.GLOBAL_THREAD, "i32")), iota("i32"))
-    with f.when(_exists(f, reader)):
-        clean = f.label("unread")
-        f.branch(_holds(f, _own(f, reader, index, active, me), active), clean, slow)
-        f.place(clean)
-    with f.when(_exists(f, writer)):
-        clean = f.label("unwritten")
-        f.branch(_holds(f, _own(f, writer, index, active, me), active), clean, slow)
-        f.place(clean)
-        _masked_store(f, me, f.at(writer, f.mul(index, 4)), active)
-    with f.when(_exists(f, written)):
-        _masked_store(f, integer(1, vector("i8")), f.at(written, index), active)
-    f.place(plain)
-    _copy_row(f, data, f.at(_field(f, record, ArrayField.BASE), origin), first, active, width, into_data=False)
-    with _unless_uncounted(f, flags):
-        _count_run(f, context, access, number, offset, active, width)
-    f.ret()
-    f.place(slow)
-    _go_careful(f, context, addresses, active, access, data, width, flags)
-    return f
+# -- one address for a warp ------------------------------------------------------------------------
 
 
 def _load_uniform() -> FunctionBuilder:
@@ -605,32 +399,32 @@ def _load_uniform() -> FunctionBuilder:
         ],
     )
     context, address, active, access, data, width, flags = f.arguments.values()
-    _clear(f, data, width)
+    clear_bytes(f, data, width)
     with f.when(f.icmp("eq", active, 0), unlikely=True):
         f.ret()
-    number = _number_of(f, address)
+    number = number_of(f, address)
     known = f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT))
     number = f.select(known, number, integer(0, "i64"))
-    record = _array(f, context, number)
+    record = array_record(f, context, number)
     offset = f.sub(address, f.binary("shl", number, WINDOW_BITS))
-    bad = _outside(f, offset, width, _field(f, record, ArrayField.SIZE, "i64"))
+    bad = outside(f, offset, width, field_of(f, record, ArrayField.SIZE, "i64"))
     bad = f.or_(bad, f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0))
     for field in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER):
-        bad = f.or_(bad, _exists(f, _field(f, record, field)))
+        bad = f.or_(bad, exists(f, field_of(f, record, field)))
     slow, fast = f.label("slow"), f.label("fast")
     f.branch(bad, slow, fast, unlikely=True)
     f.place(fast)
-    _copy(f, data, f.at(_field(f, record, ArrayField.BASE), offset), width)
-    with _unless_uncounted(f, flags):
+    copy_bytes(f, data, f.at(field_of(f, record, ArrayField.BASE), offset), width)
+    with unless_uncounted(f, flags):
         one = integer(1, "i64")
-        _tally(f, _access_record(f, context, access, number), one, _i64(f, f.popcount(active)), one, width)
+        add_to_tally(f, access_record(f, context, access, number), one, widen(f, f.popcount(active)), one, width)
     f.ret()
     f.place(slow)
     addresses, row = f.alloca(vector("i64"), align=64), f.alloca("i8", 16 * LANES, 64)
     f.store(f.splat(address), addresses, align=64)
-    _clear(f, row, integer(16 * LANES, "i64"))
+    clear_bytes(f, row, integer(16 * LANES, "i64"))
     f.call("void", "careful", [context, addresses, active, access, row, width, flags])
-    _copy(f, data, f.at(row, f.mul(_i64(f, f.lowest_bit(active)), width)), width)
+    copy_bytes(f, data, f.at(row, f.mul(widen(f, f.lowest_bit(active)), width)), width)
     f.ret()
     return f
 
@@ -665,8 +459,8 @@ def _drive() -> FunctionBuilder:
     put(f, context, Slot.THREAD, first)
     put(f, context, Slot.GLOBAL_THREAD, f.add(f.add(f.mul(block, threads), first), 1))
     size = f.mul(get(f, context, Slot.LOCAL_SIZE), LANES)
-    _clear(f, get(f, context, Slot.LOCAL, "ptr"), size)
-    _clear(f, get(f, context, Slot.LOCAL_WRITTEN, "ptr"), size)
+    clear_bytes(f, get(f, context, Slot.LOCAL, "ptr"), size)
+    clear_bytes(f, get(f, context, Slot.LOCAL_WRITTEN, "ptr"), size)
     f.emit(f"call void {warp.text}({context})")
     stopped = f.icmp("ne", get(f, context, Slot.STOPPED), 0)
     proceed = f.label("proceed")
