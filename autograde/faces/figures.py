@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import matplotlib as mpl
-from markupsafe import Markup
+from markupsafe import escape
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -37,9 +37,7 @@ class Picture:
     alt: str
 
     def _repr_html_(self) -> str:
-        return Markup('<figure style="margin:0.5em 0" role="img" aria-label="{}">{}</figure>').format(
-            self.alt, Markup(self.svg)
-        )
+        return f'<figure style="margin:0.5em 0" role="img" aria-label="{escape(self.alt)}">{self.svg}</figure>'
 
     def __repr__(self) -> str:
         return self.alt

@@ -289,9 +289,9 @@ figures.warp(P=32, Q=32, block=(16, 16), along="columns")
 
 # %% [markdown] explain="explain_mapping"
 # <!-- BEGIN SOLUTION -->
-# Neighbouring lanes have neighbouring `threadIdx.x`. In the report's kernel that is the row, so their outputs lie Q floats (128 bytes) apart, each in a
-# sector of its own; only the second column shares it: 16 sectors a store. With the column on `threadIdx.x` they lie 4 bytes apart and eight lanes share
-# a sector: 4. At U = 8 and above neighbouring lanes read elements 8 floats apart, one sector each; U = 2 already doubles the sectors of a load.
+# Neighbouring lanes have neighbouring `threadIdx.x`. In the report's kernel that is the row: their outputs lie Q floats (128 bytes) apart, each in another
+# sector; only the second column shares it, so a store takes 16. With the column on `threadIdx.x` they lie 4 bytes apart, and eight lanes share
+# a sector: 4. With U = 2 the lanes read every second float, twice the sectors; from U = 8 on, one sector each.
 # <!-- END SOLUTION -->
 
 # %% [markdown]

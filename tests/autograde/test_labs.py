@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import nbformat
@@ -197,6 +198,19 @@ def test_a_store_takes_16_sectors_along_the_rows_and_4_along_the_columns() -> No
     assert counters("direct_report")["fmas"] == counters("direct_coalesced")["fmas"]
 
 
+def test_columns_on_the_lanes_more_than_double_the_divergent_branches() -> None:
+    assert counters("direct_coalesced")["divergent_branches"] > 2 * counters("direct_report")["divergent_branches"]
+
+
+def test_a_stride_spreads_the_loads_of_the_coalesced_rung() -> None:
+    def sectors(U: int) -> float:
+        sizes = {"N": 1, "C": 1, "H": 32 * U, "W": 32 * U, "K": 1, "R": 1, "S": 1, "U": U, "pad": 0}
+        counted = counting.rung_numbers("direct_coalesced", PROBLEMS["conv2d"], sizes)
+        return counted["load_sectors"] / counted["store_requests"] - 1  # the filter's single weight is one sector
+
+    assert [sectors(U) for U in (1, 2, 8)] == [4, 8, 32]
+
+
 def test_each_element_is_loaded_some_35_times() -> None:
     assert counters("direct_coalesced")["fmas"] / (3 * 32 * 32) == pytest.approx(35, abs=0.6)
 
@@ -241,4 +255,4 @@ def test_figures_are_the_same_bytes_each_time_and_take_the_pages_colour() -> Non
     first, second = (figures.window(5, 4, 3, 2, 2, 1, 1, 1) for _ in range(2))
     assert first == second
     assert "currentColor" in first.svg
-    assert f'aria-label="{first.alt}"' in first._repr_html_()
+    assert f'aria-label="{first.alt}"' in html.unescape(first._repr_html_())
