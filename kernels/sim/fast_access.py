@@ -244,7 +244,7 @@ class _FastAccess:
         arguments = [row, pointer, integer(1), f.to_lanes(self.active)]
         f.call("void", f"llvm.masked.store.{suffix(row.type)}.p0", arguments)
 
-    def _require_row(self, relevant: Value, test) -> None:  # type: ignore[no-untyped-def]
+    def _require_row(self, relevant: Value, test) -> None:
         """Go on only if a test of a run's shadow holds, where that shadow exists."""
         with self.f.when(relevant):
             self._require(test())
@@ -324,7 +324,7 @@ class _FastAccess:
         f.store(element, f.at(self.base, offset), align=1)
         return offset
 
-    def _survey(self, act, shadows: tuple[Value, ...] = (), defined: bool = False) -> _Survey:  # type: ignore[no-untyped-def]
+    def _survey(self, act, shadows: tuple[Value, ...] = (), defined: bool = False) -> _Survey:
         """Pass over the active lanes: count what rises, look at shadows, and do `act`, which gives the offset."""
         f = self.f
         before, rising, clean = f.alloca("i64"), f.alloca("i1"), f.alloca("i1")

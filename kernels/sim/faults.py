@@ -105,8 +105,8 @@ def _message(launch: Launch, event: Event, instruction: Instruction, number: int
         return f"{verb} {element}, but {array.name} has {count} element{'s' * (count != 1)}"
     if event.code == MISALIGNED:
         return (
-            f"{verb} {total} bytes at byte {offset} of {array.name}, but an access of {total} bytes "
-            f"must begin at a multiple of {total}"
+            f"{verb.removesuffix(' to')} {total} bytes at byte {offset} of {array.name}, but an access of "
+            f"{total} bytes must begin at a multiple of {total}"
         )
     if event.code == UNINITIALISED:
         return f"reads {element}, which has not been written yet"

@@ -70,7 +70,7 @@ def clear_bytes(f: FunctionBuilder, pointer: Value, size: Value) -> None:
     f.call("void", "llvm.memset.p0.i64", [pointer, integer(0, "i8"), size, Value("i1", "false")])
 
 
-def unless_uncounted(f: FunctionBuilder, flags: Value):  # type: ignore[no-untyped-def]
+def unless_uncounted(f: FunctionBuilder, flags: Value):
     return f.when(f.icmp("eq", f.and_(flags, UNCOUNTED), 0))
 
 
@@ -225,7 +225,7 @@ def outside(f: FunctionBuilder, offset: Value, width: Value, size: Value) -> Val
     return f.or_(f.icmp("ult", size, width), f.icmp("ugt", offset, room))
 
 
-def _load_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
+def _load_lane(f, record, memory, data, width, first, count, me, number, report) -> None:
     written = field_of(f, record, ArrayField.WRITTEN)
     with f.when(exists(f, written)):
         undefined = _scan(f, written, first, count, "i8", lambda tag: f.icmp("eq", tag, 0))
@@ -244,7 +244,7 @@ def _load_lane(f, record, memory, data, width, first, count, me, number, report)
     copy_bytes(f, data, memory, width)
 
 
-def _store_lane(f, record, memory, data, width, first, count, me, number, report) -> None:  # type: ignore[no-untyped-def]
+def _store_lane(f, record, memory, data, width, first, count, me, number, report) -> None:
     writer = field_of(f, record, ArrayField.WRITER)
     reader = field_of(f, record, ArrayField.READER)
     with f.when(exists(f, writer)):
@@ -266,7 +266,7 @@ def _store_lane(f, record, memory, data, width, first, count, me, number, report
     copy_bytes(f, memory, data, width)
 
 
-def _touch_local(f, context, offset, lane, data, width, is_store, report) -> None:  # type: ignore[no-untyped-def]
+def _touch_local(f, context, offset, lane, data, width, is_store, report) -> None:
     """A thread's own memory: nobody else's business, so no races and no counters."""
     size = get(f, context, Slot.LOCAL_SIZE)
     row = get(f, context, Slot.ARRAY_COUNT)
@@ -317,7 +317,7 @@ class _granules:
         self.f.place(self.after)
 
 
-def _scan(f, shadow, first, count, type_name, test):  # type: ignore[no-untyped-def]
+def _scan(f, shadow, first, count, type_name, test):
     """Whether the test holds for a granule's tag, and the first such tag."""
     found, tag_found = f.alloca("i1"), f.alloca(type_name)
     f.store(Value("i1", "false"), found)

@@ -180,8 +180,10 @@ class _Tables:
         return [faults.budget_fault(self.launch, int(self.context[Slot.STOPPED_AT]), thread, block, executions)]
 
     def _tally(self) -> Tally:
-        columns = (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
-        tally = Tally(*([int(n) for n in self.blocks[:, c]] for c in columns))
+        executions, lanes, divergent = (
+            [int(n) for n in self.blocks[:, c]] for c in (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
+        )
+        tally = Tally(executions, lanes, divergent)
         for access, number in np.argwhere(self.tallies[..., AccessField.THREADS]):
             fields = [int(v) for v in self.tallies[access, number, : len(AccessField)]]
             tally.accesses[self.accesses[access], int(number)] = AccessTally(*fields)
