@@ -106,13 +106,16 @@ def _arrays(listed: Any, payload: bytes) -> list[np.ndarray]:
         raise FrameError("`arrays` is not a list")
     arrays, start = [], 0
     for item in listed:
-        if not (isinstance(item, list) and len(item) == 2 and item[0] in _DTYPES and _is_shape(item[1])):
+        if not (isinstance(item, list) and len(item) == 2 and str(item[0]) in _DTYPES and _is_shape(item[1])):
             raise FrameError("an array is not described by a known dtype and a shape")
         dtype, shape = np.dtype(item[0]), tuple(item[1])
         count = math.prod(shape)  # of Python ints: it cannot overflow
         if start + count * dtype.itemsize > len(payload):
             raise FrameError("the arrays are longer than the payload")
-        arrays.append(np.frombuffer(payload, dtype, count, start).reshape(shape))
+        try:
+            arrays.append(np.frombuffer(payload, dtype, count, start).reshape(shape))
+        except ValueError as error:  # an empty array whose other sizes overflow
+            raise FrameError(str(error)) from None
         start += count * dtype.itemsize
     if start != len(payload):
         raise FrameError("the payload is longer than its arrays")

@@ -1,0 +1,369 @@
+"""The sandbox: what a worker may do, what it may not, and that its death is reported and over."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from convladder.autograde.judge import bubblewrap, sandbox
+from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker, WorkerError
+from convladder.autograde.judge.values import unpack
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Small limits, so that an attack is over soon.
+SMALL = SandboxPolicy("bwrap", seconds=3, memory=1 << 30, processes=16, file_size=1 << 20, tmp_size=4 << 20)
+
+
+def call(worker: Worker, source: str, **arguments: Any) -> Any:
+    """f(**arguments) of a student's text: its value, or the error as a dict."""
+    request = {"op": "python", "source": source, "function": "f", "calls": [arguments], "seconds": 1}
+    (frame,) = worker.request("python", request, reply_bytes=1 << 20)
+    if frame.header["event"] == "error":
+        return frame.header["error"]
+    (result,) = frame.header["results"]
+    return result["error"] if "error" in result else unpack(result["value"], frame.arrays)
+
+
+def outcome(body: str, policy: SandboxPolicy = SMALL) -> Any:
+    """What the statements of `body` return inside the sandbox; an OSError becomes its name."""
+    indented = "\n".join("        " + line for line in body.strip().splitlines())
+    source = (
+        f"import os, sys\ndef f():\n    try:\n{indented}\n    except OSError as e:\n        return type(e).__name__\n"
+    )
+    with sandbox.open_worker(policy) as worker:
+        return call(worker, source)
+
+
+@pytest.fixture
+def worker(policy: str) -> Iterator[Worker]:
+    with sandbox.open_worker(SandboxPolicy(policy, seconds=3)) as w:  # type: ignore[arg-type]
+        yield w
+
+
+# ---- under both policies
+
+
+def test_a_function_is_called_with_its_arguments(worker: Worker) -> None:
+    assert call(worker, "def f(a, b):\n    return a - b, None", a=5, b=3) == (2, None)
+
+
+def test_every_request_for_python_gets_a_fresh_process(worker: Worker) -> None:
+    source = "import builtins\ndef f():\n    seen = hasattr(builtins, 'x')\n    builtins.x = 1\n    return seen"
+    assert [call(worker, source) for _ in range(2)] == [False, False]
+
+
+def test_what_it_prints_stays_away_from_its_answer(worker: Worker) -> None:
+    assert call(worker, "import os\ndef f():\n    print('CVF1' * 100)\n    os.write(1, b'x' * 1000)\n    return 1") == 1
+
+
+def test_an_error_names_the_line_of_the_text(worker: Worker) -> None:
+    error = call(worker, "def g():\n    return 1 / 0\ndef f():\n    return g()")
+    assert (error["type"], error["line"]) == ("ZeroDivisionError", 2)
+
+
+def test_a_syntax_error_names_the_line_of_the_text(worker: Worker) -> None:
+    error = call(worker, "x = 1\ndef f(:\n    pass")
+    assert (error["type"], error["line"]) == ("SyntaxError", 2)
+
+
+def test_a_call_that_never_returns_is_ended_at_its_line(worker: Worker) -> None:
+    error = call(worker, "def f():\n    while True:\n        pass")
+    assert error["type"] == "time"
+    assert error["line"] in (2, 3)
+
+
+def test_a_text_that_catches_everything_is_ended_by_the_clock(worker: Worker) -> None:
+    source = "import signal\nsignal.setitimer = lambda *a: None\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+    with pytest.raises(WorkerError) as caught:
+        call(worker, source + "def f():\n    while True:\n        pass")
+    assert caught.value.reason == "time"
+    assert call(worker, "def f():\n    return 7") == 7
+
+
+def test_an_error_that_cannot_be_shown_is_still_an_error(worker: Worker) -> None:
+    source = "class E(Exception):\n    def __str__(self):\n        raise SystemExit\ndef f():\n    raise E"
+    assert call(worker, source)["type"] in ("E", "SystemExit")
+
+
+@pytest.mark.parametrize("death", ["os._exit(0)", "os.kill(os.getpid(), 9)", "os.abort()"])
+def test_a_worker_that_dies_is_reported_and_replaced(worker: Worker, death: str) -> None:
+    with pytest.raises(WorkerError) as caught:
+        call(worker, f"import os\ndef f():\n    {death}")
+    assert caught.value.reason == "died"
+    assert call(worker, "def f():\n    return 7") == 7
+
+
+def test_exit_is_an_error_like_others(worker: Worker) -> None:
+    assert call(worker, "def f():\n    exit(3)")["type"] in ("SystemExit", "NameError")
+
+
+def test_output_without_end_is_cut_off(worker: Worker) -> None:
+    with pytest.raises(WorkerError) as caught:
+        call(worker, "def f():\n    while True:\n        print('x' * 10000)")
+    assert caught.value.reason == "output"
+    assert len(caught.value.printed) <= 4000
+
+
+FORGERIES = {
+    "garbage": "b'garbage' * 100",
+    "a huge frame": "struct.pack('<4sIQ', b'CVF1', 2, 1 << 50) + b'{}'",
+    "a huge header": "struct.pack('<4sIQ', b'CVF1', 1 << 31, 0)",
+    "a reply and more": 'frame(b\'{"event": "results", "results": []}\') + b\'more\'',
+    "no object": "frame(b'[1]')",
+    "deep nesting": "frame(b'[' * 200000)",
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES)
+def test_forged_frames_are_refused(worker: Worker, forged: str) -> None:
+    source = f"""
+import os, struct
+def frame(head):
+    return struct.pack('<4sIQ', b'CVF1', len(head), 0) + head
+def f():
+    for fd in range(3, 64):
+        try:
+            os.write(fd, {FORGERIES[forged]})
+        except OSError:
+            pass
+    return 1
+"""
+    with pytest.raises(WorkerError) as caught:
+        call(worker, source)
+    assert caught.value.reason == "protocol"
+    assert call(worker, "def f():\n    return 7") == 7
+
+
+def test_a_kernel_that_brings_the_compiler_down_leaves_the_next_one_unharmed(policy: str) -> None:
+    bomb = "template <int N> struct A { A<N + 1> a; A<N + 2> b; };\n__global__ void k() { A<0> a; }\n//@ launch k grid=1 block=1"
+    good = "__global__ void k(float* y) { y[0] = 1; }\n//@ launch k grid=1 block=1 args=(y)"
+    case = {"symbols": {}, "inputs": {}, "outputs": {"y": ["<f4", [1]]}, "inouts": {}}
+    small = SandboxPolicy(policy, seconds=3, memory=2 << 30)  # type: ignore[arg-type]
+    with sandbox.open_worker(small) as worker:
+        request = {"op": "kernel", "default_args": [], "on": "sim", "budget": 1000, "cases": [case]}
+        try:
+            frames = worker.request("kernel", {**request, "source": bomb}, reply_bytes=4)
+            assert frames[-1].header["event"] == "error"
+        except WorkerError:
+            pass
+        frames = worker.request("kernel", {**request, "source": good}, reply_bytes=4)
+    assert [f.header["event"] for f in frames] == ["compiled", "case", "end"]
+    assert frames[1].arrays[0][0] == 1
+
+
+# ---- isolation
+
+
+def test_it_is_nobody_and_not_root(bwrap: str) -> None:
+    assert outcome("return os.getuid(), os.geteuid()") == (1000, 1000)
+    status = outcome("return open('/proc/self/status').read()")
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+
+
+def test_to_the_system_outside_it_is_never_root(bwrap: str) -> None:
+    with sandbox.open_worker(SMALL) as worker:
+        worker.start("python")
+        call(worker, "def f():\n    return 1")
+        worker.start("python")
+        child = worker._children["python"]
+        child._wait_until_ready()
+        owners = {os.stat(f"/proc/{pid}").st_uid for pid in _descendants(child._process.pid)}
+    assert owners
+    assert 0 not in owners
+
+
+def _descendants(pid: int) -> list[int]:
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = dict(map(int, line.split()) for line in listed.splitlines())
+    found = [pid]
+    for p in sorted(parents):
+        if parents[p] in found:
+            found.append(p)
+    return [p for p in found if Path(f"/proc/{p}").exists()]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT, ROOT / "pyproject.toml", ROOT / "autograde/specs", ROOT / "kernels/ladder", ROOT / "solutions", Path.home() / ".bashrc",
+     "/etc/shadow", "/etc/passwd", "/etc/hostname", "/var", "/home", "/mnt", "/run", "/sys", "/proc/1/root/etc/shadow"],
+    ids=str,
+)  # fmt: skip
+def test_files_of_the_machine_are_not_there(bwrap: str, path: Path | str) -> None:
+    body = f"p = {str(path)!r}\nreturn os.listdir(p) if os.path.isdir(p) else open(p).read(10)"
+    assert outcome(body) in ("FileNotFoundError", "PermissionError", "NotADirectoryError")
+
+
+def test_the_text_of_this_project_is_not_shown_but_for_the_worker(bwrap: str) -> None:
+    body = """
+return sorted(os.path.join(d, f) for d, _, files in os.walk('/env') if '/numpy' not in d for f in files)
+"""
+    shown = outcome(body)
+    assert [Path(p).name for p in shown] == ["frames.py", "values.py", "worker.py"]
+
+
+def test_a_kernel_worker_cannot_include_the_ladder_or_a_spec(bwrap: str) -> None:
+    own = f"{bubblewrap.site_packages()}/convladder"
+    with sandbox.open_worker("bwrap") as worker:
+        for path in (
+            f"{own}/kernels/ladder/direct.cu",
+            ROOT / "kernels/ladder/direct.cu",
+            "/etc/passwd",
+            "/etc/shadow",
+        ):
+            source = f'#include "{path}"\n__global__ void k() {{}}\n//@ launch k grid=1 block=1'
+            request = {"op": "kernel", "default_args": [], "on": "sim", "budget": 1000, "cases": [], "source": source}
+            (frame,) = worker.request("kernel", request, reply_bytes=4)
+            assert frame.header["type"] == "CompileError"
+            assert "cannot open source file" in frame.header["log"]
+
+
+def test_the_reference_is_not_importable(bwrap: str) -> None:
+    with sandbox.open_worker(SMALL) as worker:
+        error = call(worker, "def f():\n    import convladder.kernels.layouts\n    return 1")
+    assert error["type"] == "ModuleNotFoundError"
+
+
+@pytest.mark.parametrize(
+    "path", ["/x", "/usr/lib/x", "/etc/x", "/dev/x", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/env/x"]
+)
+def test_nothing_is_writable(bwrap: str, path: str) -> None:
+    assert outcome(f"open({path!r}, 'w').write('x')\nreturn 'written'") in (
+        "OSError",
+        "PermissionError",
+        "FileNotFoundError",
+    )
+
+
+def test_its_own_tmp_is_writable_private_and_bounded(bwrap: str, tmp_path: Path) -> None:
+    name = f"convladder-test-{os.getpid()}"
+    assert outcome(f"open('/tmp/{name}', 'w').write('x')\nreturn os.listdir('/tmp')") == [name]
+    assert not Path("/tmp", name).exists()
+    fill = "for i in range(64):\n    with open(f'/tmp/{i}', 'wb') as f:\n        f.write(b'x' * (1 << 19))\nreturn 'all written'"
+    assert outcome(fill) == "OSError"
+
+
+def test_a_large_file_is_refused(bwrap: str) -> None:
+    assert outcome("with open('/tmp/x', 'wb') as f:\n    f.write(b'x' * (2 << 20))\nreturn 'written'") == "OSError"
+
+
+def test_it_has_no_network(bwrap: str) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        body = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)\nreturn 'connected'"
+        assert outcome(body) in ("ConnectionRefusedError", "OSError")
+    assert outcome("import socket\nreturn [n for _, n in socket.if_nameindex()]") == ["lo"]
+
+
+def test_it_sees_no_other_process(bwrap: str) -> None:
+    assert len(outcome("return [p for p in os.listdir('/proc') if p.isdigit()]")) <= 2
+
+
+def test_it_cannot_reach_the_grader(bwrap: str) -> None:
+    assert outcome(f"os.kill({os.getpid()}, 0)\nreturn 'reached'") == "ProcessLookupError"
+    assert outcome("os.kill(os.getppid(), 9)\nreturn 'still here'") in (
+        "still here",
+        "ProcessLookupError",
+        "PermissionError",
+    )
+
+
+def test_its_environment_says_nothing(bwrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVLADDER_SECRET", "hidden")
+    shown = outcome("return sorted(os.environ)")
+    assert not [name for name in shown if "CONVLADDER" in name or "SECRET" in name]
+    assert set(shown) <= {*bubblewrap.environment(), "PWD", "LC_CTYPE"}
+
+
+def test_a_fork_bomb_stays_within_its_limit(bwrap: str) -> None:
+    body = """
+made = 0
+try:
+    while made < 1000:
+        if os.fork() == 0:
+            import time
+            time.sleep(60)
+        made += 1
+except BlockingIOError:
+    return made
+return 'all'
+"""
+    made = outcome(body)
+    assert isinstance(made, int)
+    assert made < SMALL.processes
+
+
+def test_processes_that_it_started_end_with_it(bwrap: str) -> None:
+    marker = f"{os.getpid()}{time.monotonic_ns()}"
+    body = f"import subprocess\nsubprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)', '{marker}'])\nreturn 1"
+    assert outcome(body) == 1
+    deadline = time.monotonic() + 10
+    while (left := _running(marker)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def _running(marker: str) -> str:
+    listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
+    return "\n".join(line for line in listed.splitlines() if line.endswith(marker))
+
+
+def test_a_memory_bomb_is_stopped(bwrap: str) -> None:
+    with sandbox.open_worker(SMALL) as worker:
+        error = call(worker, "def f():\n    return len(bytearray(3 << 30))")
+    assert error["type"] == "MemoryError"
+
+
+def test_limits_cannot_be_raised_again(bwrap: str) -> None:
+    body = """
+import resource
+hard = {}
+for name in ('AS', 'NPROC', 'FSIZE', 'CORE', 'CPU'):
+    which = getattr(resource, 'RLIMIT_' + name)
+    try:
+        resource.setrlimit(which, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        return name
+    except ValueError:
+        pass
+return 'kept'
+"""
+    assert outcome(body) == "kept"
+
+
+def test_no_further_namespace_can_be_made(bwrap: str) -> None:
+    body = "import ctypes\nreturn ctypes.CDLL(None, use_errno=True).unshare(0x10000000)"
+    assert outcome(body) == -1
+
+
+# ---- without a sandbox
+
+
+def test_without_bubblewrap_it_refuses_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)
+    sandbox.available.cache_clear()
+    try:
+        with pytest.raises(SandboxError, match="apt install bubblewrap|needs Linux"):
+            sandbox.open_worker("bwrap")
+        with sandbox.open_worker("none") as worker:
+            assert call(worker, "def f():\n    return 1") == 1
+    finally:
+        sandbox.available.cache_clear()
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(SandboxError, match="not 'docker'"):
+        sandbox.open_worker("docker")
+
+
+def test_a_worker_that_does_not_start_is_this_machines_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox.sys, "executable", "/bin/false")
+    with sandbox.open_worker("none") as worker, pytest.raises(SandboxError, match="did not start"):
+        call(worker, "def f():\n    return 1")
