@@ -105,8 +105,10 @@ def _sandbox() -> Finding:
         if not there:
             raise ConvladderError(reason)
         begun = time.perf_counter()
-        with sandbox.open_worker("bwrap"):
-            return f"bubblewrap isolates students' work (a worker starts in {_since(begun)})"
+        request = {"op": "python", "source": "def f():\n    return 1", "function": "f", "calls": [{}], "seconds": 5.0}
+        with sandbox.open_worker("bwrap") as worker:
+            worker.request("python", request, reply_bytes=0)
+        return f"bubblewrap isolates students' work (a worker starts and answers in {_since(begun)})"
 
     advice = "apt install bubblewrap (Linux). Only grading other people's work needs it."
     return _tried("sandbox", False, started, advice)

@@ -16,22 +16,15 @@ import fcntl
 import hashlib
 import io
 import json
-import multiprocessing
 import os
 import re
 import secrets
-import signal
-import time
-import traceback
 import unicodedata
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from multiprocessing import connection
 from pathlib import Path
-from typing import Any
 
 from ... import __version__
 from ...kernels.errors import ConvladderError
@@ -39,6 +32,7 @@ from ..judge import judging, score
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import CheckRecord, SubmissionRecord
+from . import pool
 
 
 class GradingError(ConvladderError):
@@ -325,86 +319,29 @@ class _Job:
         return {"convladder": __version__, "secret": secret_id(self.secret)}
 
 
-def _judging_process(pipe: connection.Connection, job: _Job) -> None:
-    # A session of its own: Ctrl-C reaches the class's process alone, and killing the group takes workers along.
-    os.setsid()
-    try:
-        answer = {"record": job.judge().to_json()}
-    except Exception as error:
-        answer = {"error": f"{type(error).__name__}: {error}", "details": traceback.format_exc()}
-    with suppress(BrokenPipeError):
-        pipe.send_bytes(json.dumps(answer).encode())
+def _judge(job: _Job) -> str:
+    """What a judging process does."""
+    return job.judge().to_json()
 
 
-@dataclass
-class _Running:
-    job: _Job
-    process: Any
-    deadline: float
-
-    def kill(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.kill()
-        self.process.join()
+def _judge_all(jobs: Sequence[_Job], settings: Settings) -> Iterator[tuple[_Job, SubmissionRecord]]:
+    """Judge each job in a process of the pool, in order of completion."""
+    modules = [judging.__name__, __name__]
+    for job, result in pool.run(jobs, _judge, settings.workers, settings.limit_s, modules):
+        if isinstance(result, pool.Broken):
+            yield job, job.nothing(_WHY_BROKEN[result.reason].format(result.how), result.details or result.how)
+        else:
+            yield job, SubmissionRecord.from_json(result)
 
 
-def _judge_all(jobs: Sequence[_Job]) -> Iterator[tuple[_Job, SubmissionRecord]]:
-    """Judge each job in a process of its own, as many at once as the settings say, in order of completion."""
-    # Forked from a server that has everything loaded: a fresh process costs milliseconds,
-    # and a process that crashes takes nothing with it.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([judging.__name__, __name__])
-    waiting = deque(jobs)
-    running: dict[Any, _Running] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < max(1, waiting[0].settings.workers):
-                job = waiting.popleft()
-                receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_judging_process, args=(sender, job), name=f"judging {job.entry.student}", daemon=True
-                )
-                process.start()
-                sender.close()
-                running[receiver] = _Running(job, process, time.monotonic() + job.settings.limit_s)
-            for receiver in connection.wait(list(running), timeout=0.5):  # type: ignore[assignment]
-                done = running.pop(receiver)
-                record = _received(receiver, done)
-                done.kill()
-                yield done.job, record
-            for receiver, late in list(running.items()):
-                if time.monotonic() > late.deadline:
-                    del running[receiver]
-                    late.kill()
-                    limit = f"{late.job.settings.limit_s:.0f} s"
-                    yield late.job, late.job.nothing(f"Judging took more than {limit} and was stopped.", limit)
-    finally:
-        for left in running.values():
-            left.kill()
-
-
-def _received(receiver: connection.Connection, running: _Running) -> SubmissionRecord:
-    try:
-        answer = json.loads(receiver.recv_bytes())
-    except (EOFError, OSError, ValueError):
-        running.process.join(5)
-        code = running.process.exitcode
-        how = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
-        return running.job.nothing(
-            f"The process that judged this notebook ended before it was done ({how}). Nothing was graded; "
-            "grade again, and if it happens again look at this notebook by hand.",
-            how,
-        )
-    finally:
-        receiver.close()
-    if "error" in answer:
-        return running.job.nothing(
-            f"This notebook could not be judged ({answer['error']}). Nothing was graded; this is a fault of the "
-            "grader, not of the notebook.",
-            answer["details"],
-        )
-    return SubmissionRecord.from_json(answer["record"])
+_WHY_BROKEN = {
+    "died": "The process that judged this notebook ended before it was done ({}). Nothing was graded; grade again, "
+    "and if it happens again look at this notebook by hand.",
+    "late": "Judging this notebook took more than {} and was stopped. Nothing was graded; grade again, "
+    "and if it happens again look at this notebook by hand.",
+    "raised": "This notebook could not be judged ({}). Nothing was graded; this is a fault of the grader or of its "
+    "machine, not of the notebook.",
+}
 
 
 def grade_class(
@@ -445,7 +382,7 @@ def grade_class(
             else:
                 open_jobs.append(job)
         kept = len(records)
-        for job, record in _judge_all(open_jobs):
+        for job, record in _judge_all(open_jobs, settings):
             finished(job, record, kept=False)
         grades = Grades(lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records))
         write_atomically(out / "grades.csv", to_csv(grades.records))

@@ -69,6 +69,7 @@ def doctor(as_json: bool) -> None:
     """What this machine can do, and what to install for more."""
     from dataclasses import asdict
 
+    from rich.table import Table
     from rich.text import Text
 
     from ..course import doctor as examination
@@ -80,11 +81,13 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps([asdict(f) for f in findings], indent=1))
         sys.exit(1 if missing else 0)
     console = _console()
+    table = Table.grid(padding=(0, 1))
     for f in findings:
         mark = ("✓", "blue") if f.ok else ("✗", "bold red") if f.needed else ("–", "dim")
-        console.print(Text.assemble(mark, f" {f.name:<14} ", plain(f.says)))
+        table.add_row(Text(*mark), Text(f.name, no_wrap=True), Text(plain(f.says)))
         if not f.ok and f.advice:
-            console.print(Text(f"  {'':<14} → {f.advice}", "dim"))
+            table.add_row("", "", Text(f"→ {f.advice}", "dim"))
+    console.print(table)
     if missing:
         console.print(Text(f"\nNot ready: {', '.join(f.name for f in missing)} must work for anything to run."))
         sys.exit(1)

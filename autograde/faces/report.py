@@ -101,11 +101,35 @@ def losses(record: SubmissionRecord) -> list[Loss]:
                 )
                 found[-1] = cause
                 continue
-            loss = Loss(missing, check.check, one_line(check.rationale), one_line(check.help), (), state(check))
+            loss = Loss(missing, check.check, short_reason(check), one_line(check.help), (), state(check))
             found.append(loss)
             if check.passed is False:
                 cause = loss
     return [loss for loss in found if loss.points > 0 or loss.state is FAILED]
+
+
+#: A reason in a table is one line; the student's page tells the rest.
+_REASON = 110
+
+
+def short_reason(check: CheckRecord) -> str:
+    """The reason in one line: what is wrong, without the case, the quoted source and the advice."""
+    evidence = check.evidence
+    text = one_line(check.rationale)
+    fault = evidence.get("fault")
+    errors = [d for d in evidence.get("diagnostics") or () if d[1] == "error"]
+    if isinstance(fault, dict):
+        text = f"line {fault['line']}: {fault['kind']}: {fault['message']}"
+    elif errors:
+        text = f"line {errors[0][0]}: {errors[0][2]}"
+    elif evidence.get("mistake"):
+        text = f"{text.split(';')[0]}: {evidence['mistake']}"
+    text = re.sub(r" \(on case .*\)$", "", text)
+    if "case" in evidence:
+        named = re.escape(repr(evidence["case"]))
+        text = re.split(rf"\.? Case {named}", re.sub(rf" on case {named}", "", text))[0]
+    text = one_line(text)
+    return text if len(text) <= _REASON else f"{text[: _REASON - 1].rsplit(' ', 1)[0]} …"
 
 
 def by_task(checks: Sequence[CheckRecord]) -> dict[str, list[CheckRecord]]:

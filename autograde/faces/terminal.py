@@ -22,7 +22,6 @@ from .report import (
     SourceRow,
     State,
     TaskView,
-    also_text,
     by_task,
     losses,
     one_line,
@@ -164,7 +163,7 @@ def _reasons(judged: SubmissionRecord) -> list[tuple[Text, Text]]:
 def _reason(loss: Loss) -> Text:
     text = Text.assemble((loss.check, "bold"), f" {loss.reason}")
     if loss.also:
-        text.append(f" (and {also_text(loss)})", "dim")
+        text.append(f" (+{len(loss.also)} that need{'s' * (len(loss.also) == 1)} it)", "dim")
     return text
 
 
