@@ -1,5 +1,5 @@
 //! task: direct_clipped
-//! fails: direct_clipped.hidden
+//! fails: direct_clipped.runs
 //! why: do-while loops take one tap even of a window that lies in the padding altogether
 //@ const TILE = 128
 //@ launch direct_clipped grid=(cdiv(P*Q, TILE), K, N) block=TILE
