@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, vector
 from .isa import result_type
-from .ptx import Instruction
+from .ptx import Immediate, Instruction
 from .types import ScalarType
 
 SMALLEST_NORMAL = 2.0**-126
@@ -155,10 +155,11 @@ def _sub(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
 
 def _lop3(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, c: Value, table: Value) -> Value:
     """Any function of three bits, as the sum of its minterms."""
-    bits = int(table.text.strip("splat (i32)")) & 0xFF
+    literal = ins.operands[-1]
+    assert isinstance(literal, Immediate)
     result = integer(0, a.type)
     for i in range(8):
-        if bits >> i & 1:
+        if literal.value >> i & 1:
             x = a if i & 4 else f.not_(a)
             y = b if i & 2 else f.not_(b)
             z = c if i & 1 else f.not_(c)
@@ -203,8 +204,21 @@ INTEGER: dict[str, Callable[..., Value]] = {
 
 
 def _float_min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
-    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it."""
-    return f.intrinsic(("minimum" if ins.opcode == "min" else "maximum") + ("" if ins.has("NaN") else "num"), a, b)
+    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it.
+
+    Spelt out, because LLVM 20 expands `minimumnum` wrongly on vectors wider than the machine's.
+    """
+    least = ins.opcode == "min"
+    bits = f"i{bits_of(a.type)}"
+    bits = vector(bits) if is_vector(a.type) else bits
+    # Equal operands differ at most in the sign of a zero.
+    merged = f.binary("or" if least else "and", f.cast("bitcast", a, bits), f.cast("bitcast", b, bits))
+    result = f.select(f.fcmp("olt" if least else "ogt", a, b), a, b)
+    result = f.select(f.fcmp("oeq", a, b), f.cast("bitcast", merged, a.type), result)
+    if ins.has("NaN"):
+        return f.select(f.fcmp("uno", a, b), real(float("nan"), a.type), result)
+    result = f.select(f.fcmp("uno", b, b), a, result)
+    return f.select(f.fcmp("uno", a, a), b, result)
 
 
 def _reciprocal_root(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
