@@ -54,7 +54,7 @@ open_lab("00_start")
 #
 # ## Step 1 · See a fault, repair it (15 minutes)
 #
-# The kernel computes $z_i = a\,x_i + y_i$ for $i = 0 \ldots n-1$. It compiles, and on many an $n$ it is right.
+# The kernel computes $z_i = a\,x_i + y_i$ for $i = 0 \ldots n-1$. It compiles, and for $n = 256$ it is right.
 #
 # **Task `saxpy`, debugging, 1 line.** Run the cell and its check, and read the report: what went wrong, in which line, in which thread? Then
 # add the line that is missing.
@@ -78,9 +78,10 @@ check("saxpy")
 # <details><summary>Hint 1</summary>How many threads run when n = 1000? How many elements are there?</details>
 # <details><summary>Hint 2</summary>Blocks are full or absent: 24 threads of the last block have nothing to do. They do not know that yet.</details>
 # <details><summary>Hint 3</summary>Compare i with n before the first access, and let the surplus threads return.</details>
-#
-# On a GPU the same mistake may go unnoticed for years: 96 bytes behind an array there is often more memory of the same program, and
-# the kernel quietly overwrites somebody else's numbers. Here every access is checked against the array that it was meant for.
+
+# %% [markdown]
+# On a GPU the same mistake may go unnoticed for years. With $n = 1000$ the surplus threads write 96 bytes behind `z`; there often lies more memory of the same
+# program, and the kernel quietly overwrites somebody else's numbers. Here every access is checked against the array that it was meant for.
 #
 # ## Step 2 · Two dimensions (15 minutes)
 #

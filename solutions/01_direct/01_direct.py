@@ -211,7 +211,8 @@ check("direct_report")
 # <details><summary>Hint 1</summary>The report names a line inside a loop. How often does one thread pass there, and how many outputs does it own?</details>
 # <details><summary>Hint 2</summary>Put numbers in: one image, one filter, two channels. y then has a single plane of P*Q floats. Where does the store of c = 1 go?</details>
 # <details><summary>Hint 3</summary>The output has no channels: they are summed up. Whatever the loop over c stores, it stores too early.</details>
-#
+
+# %% [markdown]
 # With one channel the mistake is invisible, and with many filters most of its stores land inside `y`, in planes that belong to other blocks.
 # What remains in the end depends on which block comes last. Such a kernel can pass a test for years, until the day when the schedule changes.
 #

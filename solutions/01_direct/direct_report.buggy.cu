@@ -1,4 +1,5 @@
-/* direct_report: clipped direct convolution on square blocks, the output row on threadIdx.x. It has one mistake.
+/* direct_report: clipped direct convolution on square blocks, the output row on threadIdx.x.
+ * It has one mistake.
  *   y[n,k,p,q] = sum_{c,r,s} x[n,c,p*U-pad+r,q*U-pad+s] * w[k,c,r,s]     (lab 1, eq. 1)
  * x       device, N*C*H*W float, not padded
  * w       device, K*C*R*S float
