@@ -327,7 +327,7 @@ def feedback_page(record: SubmissionRecord, title: str, titles: Mapping[str, str
             problems=shown.problems,
             failed=FAILED,
             tasks=[task_view(name, checks, titles.get(name, "")) for name, checks in by_task(shown.checks).items()],
-            footer=f"{_circumstances(record)} · {record.date}",
+            footer=f"{_circumstances(record)} · {record.date[:16].replace('T', ' ')} UTC",
         )
     )
 

@@ -196,4 +196,4 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
     with console.capture() as capture:
         console.print(drawn)
-    return capture.get()
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -1,0 +1,265 @@
+"""The notebook's side: cells are run in a real IPython shell, kernels in the real worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from convladder.autograde.course import build
+from convladder.autograde.faces import magic
+
+LAB = "01_direct"
+
+
+class Notebook:
+    """Runs cells and keeps what they show: printed text, and the text form of rich output."""
+
+    def __init__(self, shell: Any):
+        self.shell = shell
+        self.errors: list[str] = []
+
+    def run(self, cell: str) -> str:
+        with capture_output() as captured:
+            self.result = self.shell.run_cell(cell)
+        shown = [output.data for output in captured.outputs]
+        self.html = "\n".join(data["text/html"] for data in shown if "text/html" in data)
+        return captured.stdout + "\n".join(data.get("text/plain", "") for data in shown)
+
+
+@pytest.fixture(scope="module")
+def shell() -> Iterator[Any]:
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+@pytest.fixture
+def notebook(shell: Any) -> Iterator[Notebook]:
+    shell.reset(new_session=False)
+    opened = Notebook(shell)
+    opened.run("from convladder.autograde import check, measure, open_lab")
+    yield opened
+    magic._close()
+    magic._lab = None
+
+
+@pytest.fixture
+def lab(notebook: Notebook) -> Notebook:
+    notebook.run(f"open_lab({LAB!r})")
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def solved() -> dict[str, str]:
+    """The solved cell of every task."""
+    cells = build.solved_notebook(LAB).cells
+    return {cell.id: cell.source for cell in cells if cell.source.startswith("%%")}
+
+
+def test_opening_a_lab_names_lab_version_and_back_end(notebook: Notebook) -> None:
+    first, second = notebook.run(f"open_lab({LAB!r})").strip().splitlines()
+    assert first.startswith("01_direct: Direct convolution")
+    assert "convladder" in first
+    assert "engine" in second
+
+
+def test_an_unknown_lab_is_an_error_that_names_the_labs(notebook: Notebook) -> None:
+    said = notebook.run("open_lab('10_direct')")
+    assert "there is no lab '10_direct'" in said
+    assert "01_direct" in said
+    assert "Traceback" not in said
+    assert not notebook.result.success
+
+
+@pytest.mark.parametrize("cell", ["check('direct_guarded')", "measure('direct_guarded')", "check()"])
+def test_before_a_lab_is_open_every_call_says_what_to_run(notebook: Notebook, cell: str) -> None:
+    notebook.run("open_lab('01_direct')")  # registers how errors are shown
+    magic._lab = None
+    said = notebook.run(cell)
+    assert "No lab is open" in said
+    assert "Traceback" not in said
+    assert not notebook.result.success
+
+
+def test_a_kernel_that_compiles_is_shown_with_its_parameters(lab: Notebook, solved: dict[str, str]) -> None:
+    said = lab.run(solved["direct_guarded"])
+    assert said.startswith("compiles: kernel direct_guarded(const float* x, const float* w, float* y, int N")
+    assert "direct_guarded" in lab.html
+
+
+def test_a_compiler_error_stands_at_the_cells_own_line_with_a_caret(lab: Notebook) -> None:
+    said = lab.run("%%cuda direct_guarded\n//@ launch f grid=1 block=1\n__global__ void f(float* y)\n{ y[0] = foo; }")
+    assert 'line 4: identifier "foo" is undefined' in said
+    source, caret = said.splitlines()[1:3]
+    assert source.strip() == "4 │ { y[0] = foo; }"
+    assert source[caret.index("^") :] == "foo; }"
+    assert "line 4" in lab.html
+
+
+def test_a_plan_error_stands_at_the_cells_own_line(lab: Notebook) -> None:
+    said = lab.run("%%cuda direct_guarded\n\n//@ lunch f\n__global__ void f() {}")
+    assert "line 3: " in said
+    assert "//@ lunch f" in said
+
+
+def test_a_cell_without_a_launch_line_is_told_how_to_write_one(lab: Notebook) -> None:
+    said = lab.run("%%cuda direct_guarded\n__global__ void f(float* y) { y[0] = 1; }")
+    assert "compiles: kernel f(float* y)" in said
+    assert "//@ launch f grid=" in said
+
+
+def test_a_cell_without_a_kernel_says_so(lab: Notebook) -> None:
+    assert "no kernel in this cell" in lab.run("%%cuda direct_guarded\n// later")
+
+
+def test_a_solved_kernel_passes_and_says_so_in_text_and_html(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["direct_guarded"])
+    lab.run("result = check('direct_guarded')")
+    result = lab.shell.user_ns["result"]
+    assert result.passed
+    assert [c.check for c in result.checks][:3] == [f"direct_guarded.{c}" for c in ("compiles", "runs", "correct")]
+    assert "✓" in repr(result)
+    assert "<script" not in result._repr_html_()
+
+
+def test_a_wrong_kernel_shows_reason_and_map(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["direct_guarded"].replace("p * U", "p"))
+    lab.run("result = check('direct_guarded')")
+    result = lab.shell.user_ns["result"]
+    assert not result.passed
+    assert "✗ correct" in repr(result)
+    assert "expected" in repr(result)
+    assert "<svg" in result._repr_html_()
+
+
+def test_a_fault_shows_the_cells_line(lab: Notebook, solved: dict[str, str]) -> None:
+    text = solved["direct_guarded"].replace("] = sum;", " + 1000000] = sum;")
+    assert text != solved["direct_guarded"]
+    lab.run(text)
+    lab.run("result = check('direct_guarded')")
+    shown = repr(lab.shell.user_ns["result"])
+    number = 1 + next(i for i, line in enumerate(text.splitlines()) if "1000000" in line)
+    assert "out-of-bounds" in shown
+    assert f"{number} │" in shown
+
+
+def test_a_worker_that_died_is_replaced(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["direct_guarded"])
+    opened = magic._lab
+    assert opened is not None
+    for child in opened.worker._children.values():
+        child._process.kill()
+        child._process.wait()
+    lab.run("check('direct_guarded')")
+    lab.run("result = check('direct_guarded')")
+    assert lab.shell.user_ns["result"].passed
+
+
+def test_an_answer_cell_is_kept_and_runs_in_the_notebook(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["source_index"])
+    assert callable(lab.shell.user_ns["source_index"])
+    lab.run("result = check('source_index')")
+    assert lab.shell.user_ns["result"].passed
+
+
+def test_an_answer_cell_that_raises_is_kept_all_the_same(lab: Notebook) -> None:
+    lab.run("%%answer source_index\ndef source_index(p, q, r, s, U, pad, H, W):\n    return 1\nundefined_name")
+    lab.run("result = check('source_index')")
+    result = lab.shell.user_ns["result"]
+    assert not result.passed
+    assert "undefined_name" in repr(result)
+
+
+def test_a_number_is_checked(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["predict_padding"])
+    lab.run("result = check('predict_padding')")
+    assert lab.shell.user_ns["result"].passed
+
+
+def test_check_without_a_name_checks_what_was_run_and_names_the_rest(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["source_index"])
+    lab.run("result = check()")
+    result = lab.shell.user_ns["result"]
+    assert {c.task for c in result.checks} == {"source_index"}
+    assert any(note.startswith("direct_guarded: its cell has not been run") for note in result.notes)
+    assert "direct_guarded: its cell has not been run" in repr(result)
+    assert "direct_guarded: its cell has not been run" in result._repr_html_()
+    assert not result.passed
+
+
+def test_a_cell_that_was_not_run_is_named_with_its_first_line(lab: Notebook) -> None:
+    lab.run("result = check('direct_guarded')")
+    assert "%%cuda direct_guarded" in repr(lab.shell.user_ns["result"])
+    said = lab.run("measure('direct_guarded')")
+    assert "%%cuda direct_guarded" in said
+    assert not lab.result.success
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("check('direct_gaurded')", "did you mean 'direct_guarded'"),
+        ("%%cuda direct_gaurded\nx", "did you mean 'direct_guarded'"),
+        ("%%cuda source_index\nx", "begins with %%answer source_index"),
+        ("%%answer direct_guarded\nx", "begins with %%cuda direct_guarded"),
+        ("%%cuda\nx", "%%cuda TASK"),
+        ("%%cuda explain_mapping\nx", "answered in words"),
+        ("measure('source_index')", "no kernel task"),
+    ],
+)
+def test_a_wrong_name_is_told_with_its_fix_and_without_a_traceback(lab: Notebook, cell: str, said: str) -> None:
+    shown = lab.run(cell)
+    assert said in shown
+    assert "Traceback" not in shown
+    assert not lab.result.success
+
+
+def test_measuring_shows_each_line_with_its_traffic(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["direct_coalesced"])
+    lab.run("result = measure('direct_coalesced')")
+    result = lab.shell.user_ns["result"]
+    stores = [row for row in result.seen.rows if row.op == "store"]
+    assert [row.array for row in stores] == ["y"]
+    assert "y[" in stores[0].text
+    assert result.counters["store_requests"] == stores[0].requests
+    assert "lanes active" in repr(result)
+    assert "sectors per request" in result._repr_html_()
+
+
+def test_a_kernel_with_a_fault_is_not_measured(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["direct_guarded"].replace("] = sum;", " + 1000000] = sum;"))
+    said = lab.run("measure('direct_guarded')")
+    assert "cannot be measured" in said
+    assert "out-of-bounds" in said
+
+
+def test_a_lab_opened_twice_starts_afresh(lab: Notebook, solved: dict[str, str]) -> None:
+    lab.run(solved["source_index"])
+    lab.run(f"open_lab({LAB!r})")
+    lab.run("result = check('source_index')")
+    assert "has not been run" in repr(lab.shell.user_ns["result"])
+
+
+def test_the_notebook_and_the_command_line_say_the_same(
+    lab: Notebook, solved: dict[str, str], tmp_path: Path
+) -> None:
+    import json
+
+    from click.testing import CliRunner
+
+    from convladder.autograde.faces.cli import main
+
+    path = tmp_path / f"{LAB}.ipynb"
+    path.write_text(build.serialise(build.solved_notebook(LAB)))
+    lab.run(solved["direct_report"])
+    lab.run("result = check('direct_report')")
+    here = [(c.check, c.passed, c.score, c.rationale) for c in lab.shell.user_ns["result"].checks]
+    shown = CliRunner().invoke(main, ["check", str(path), "--json"])
+    there = json.loads(shown.output)["checks"]
+    assert here == [
+        (c["check"], c["passed"], c["score"], c["rationale"]) for c in there if c["task"] == "direct_report"
+    ]
