@@ -21,7 +21,6 @@ from collections.abc import Sequence
 
 from ..result import Counters, Fault, Triple
 from . import llvm_executor, numpy_executor
-from .isa import check_supported
 from .launch import Buffer, prepare
 from .program import Entry, Program, Symbol, load
 from .ptx import ParamSlot
@@ -47,12 +46,11 @@ def run(
     params    one for each parameter: a Buffer for a pointer to an array, else the parameter's bytes
     shared    bytes of dynamic shared memory
     checks    False: no faults and no counters, but accesses still stay inside their arrays
-    budget    instructions that the launch may issue, a warp's counted once; None: a rule that stops an
-              endless loop within a fraction of a second (launch.WARP_BUDGET)
+    budget    work that the launch may do: 1 for an instruction of a warp, and program.ACCESS_PRICE more for a load
+              or store; None: a rule that stops an endless loop within a fraction of a second (launch.WARP_BUDGET)
     executor  "llvm", or "numpy" for the plain reference executor
     returns   faults, ranked, and counters
     raises    UnsupportedPTX
     """
     launch = prepare(program, entry_name, grid, block, params, checks, budget)
-    check_supported(launch.entry.function)
     return EXECUTORS[executor](launch)

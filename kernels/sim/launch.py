@@ -13,11 +13,12 @@ from .program import Entry, Program
 
 WARP = 32
 
-#: Instructions that one warp may issue before it counts as endless: about 0.2 s.
+#: What a launch may spend on its work (program.Work.price) is fixed, so that an endless loop ends at the same
+#: place on every machine.
+#: One warp's share: an endless loop ends within about 0.3 s. A thread of a large layer spends about 100,000.
 WARP_BUDGET = 1 << 24
-#: A launch may issue WARP_BUDGET plus this many for each of its warps, and never more than LAUNCH_BUDGET.
-BUDGET_PER_WARP = 1 << 16
-LAUNCH_BUDGET = 1 << 31
+#: All warps together: some seconds.
+LAUNCH_BUDGET = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,5 @@ def prepare(
             raise ValueError(f"parameter {name} of {entry_name} has {slot.size} bytes, got {len(raw)}")
         at = entry.param_offsets[name]
         data[at : at + slot.size] = raw
-    launch = Launch(program, entry, grid, block, arrays, parameter_names, bytes(data), checks, 0, 0)
-    warps = launch.warps_per_block * launch.blocks
-    if budget is None:
-        launch.warp_budget = WARP_BUDGET
-        launch.launch_budget = min(WARP_BUDGET + BUDGET_PER_WARP * warps, LAUNCH_BUDGET)
-    else:
-        launch.warp_budget = launch.launch_budget = budget
-    return launch
+    shares = (WARP_BUDGET, LAUNCH_BUDGET) if budget is None else (budget, budget)
+    return Launch(program, entry, grid, block, arrays, parameter_names, bytes(data), checks, *shares)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,41 +25,50 @@ from .context import (
 from .counters import AccessTally, Tally
 from .faults import Event
 from .launch import WARP, Buffer, Launch
-from .lower import access_pcs, lower
+from .lower import lower
 from .program import Entry, Program
 
 _DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
+@dataclass(frozen=True)
+class Compiled:
+    """An entry's machine code, and what is known of its accesses."""
+
+    warp: int  # address of the function that runs a warp
+    granule: int
+    touched: pointers.Touched
+
+
 def run(launch: Launch) -> tuple[list[Fault], Counters]:
     """Execute a launch."""
-    warp = compiled(launch.program, launch.entry)
-    tables = _Tables(launch)
+    code = compiled(launch.program, launch.entry)
+    tables = _Tables(launch, code)
     if launch.blocks and launch.threads_per_block:
-        _DRIVE(jit.drive_address())(tables.context.ctypes.data, warp)
+        _DRIVE(jit.drive_address())(tables.context.ctypes.data, code.warp)
     return tables.result()
 
 
-def compiled(program: Program, entry: Entry) -> int:
-    """Address of an entry's machine code; compiled at the first call."""
-    key = ("warp", entry.name)
-    if key not in program.caches:
-        code = entry.function.code
-        for width in {code[pc].type.size * code[pc].width for pc in access_pcs(entry)}:
-            jit.require_access(width)
+def compiled(program: Program, entry: Entry) -> Compiled:
+    """An entry's machine code, generated at the first call."""
+    found = program.prepared.get(entry.name)
+    if not isinstance(found, Compiled):
         jit.drive_address()
-        program.caches[key] = jit.address_of(lower(program, entry), "warp")
-    address = program.caches[key]
-    assert isinstance(address, int)
-    return address
+        for width in {entry.function.code[pc].type.size * entry.function.code[pc].width for pc in entry.accesses}:
+            jit.require_access(width)
+        address = jit.address_of(lower(program, entry), "warp")
+        found = Compiled(address, pointers.granule(entry), pointers.touched(entry))
+        program.prepared[entry.name] = found
+    return found
 
 
 class _Tables:
     """The memory behind a context. The arrays are kept here as long as machine code may use them."""
 
-    def __init__(self, launch: Launch):
+    def __init__(self, launch: Launch, code: Compiled):
         self.launch = launch
-        self.accesses = access_pcs(launch.entry)
+        self.code = code
+        self.accesses = launch.entry.accesses
         self.rows = len(launch.arrays)
         self.kept: list[np.ndarray] = []
         self.context = np.zeros(len(Slot), np.int64)
@@ -72,7 +82,7 @@ class _Tables:
         launch, context = self.launch, self.context
         context[Slot.ARRAY_COUNT] = self.rows
         context[Slot.LOCAL_SIZE] = launch.entry.local_layout[1]
-        context[Slot.GRANULE_SHIFT] = pointers.granule(launch.entry).bit_length() - 1
+        context[Slot.GRANULE_SHIFT] = self.code.granule.bit_length() - 1
         context[Slot.WARPS] = launch.warps_per_block
         context[Slot.BLOCK_COUNT] = launch.blocks
         context[Slot.THREADS_PER_BLOCK] = launch.threads_per_block
@@ -103,20 +113,17 @@ class _Tables:
 
     def _arrays(self) -> np.ndarray:
         records = np.zeros((self.rows, ARRAY_FIELDS), np.int64)
-        granule = pointers.granule(self.launch.entry)
-        touched = pointers.touched(self.launch.entry)
         for number, array in enumerate(self.launch.arrays):
             records[number, ArrayField.BASE] = self._keep(array.data)
             records[number, ArrayField.SIZE] = len(array.data)
             if number and self.launch.checks:
-                self._add_shadows(records[number], number, array, granule, touched)
+                self._add_shadows(records[number], number, array)
         return records
 
-    def _add_shadows(
-        self, record: np.ndarray, number: int, array: Buffer, granule: int, touched: pointers.Touched
-    ) -> None:
+    def _add_shadows(self, record: np.ndarray, number: int, array: Buffer) -> None:
         """Shadows for what can go wrong with an array: undefined contents, and races if it is stored to."""
-        count = len(array.data) // granule + 1
+        count = len(array.data) // self.code.granule + 1
+        touched = self.code.touched
         if not array.initialised:
             record[ArrayField.WRITTEN] = self._keep(np.zeros(count, np.uint8))
         if pointers.is_among(self.launch, array, number, touched.stored):

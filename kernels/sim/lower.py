@@ -56,7 +56,7 @@ class _Lowering:
         self.graph = entry.graph
         self.uniformity = analyse(self.graph)
         self.arithmetic = Arithmetic()
-        self.accesses = {pc: i for i, pc in enumerate(access_pcs(entry))}
+        self.accesses = {pc: i for i, pc in enumerate(entry.accesses)}
         self.f = FunctionBuilder("warp", "void", [("ptr", "context")])
         self.context = self.f.arguments["context"]
         self.homes: dict[str, Value] = {}
@@ -163,7 +163,7 @@ class _Lowering:
         f.increment(self.counters, at + 8 * BlockField.EXECUTIONS, 1)
         lanes = f.cast("zext", f.popcount(self.mask), "i64")
         f.increment(self.counters, at + 8 * BlockField.LANES, lanes)
-        left = f.sub(f.load("i64", self.budget_slot), block.end - block.start)
+        left = f.sub(f.load("i64", self.budget_slot), self.entry.work[block.index].price)
         f.store(left, self.budget_slot)
         stop, proceed = f.label("stop"), f.label("proceed")
         f.branch(f.icmp("slt", left, 0), stop, proceed, unlikely=True)
@@ -633,11 +633,6 @@ class _Lowering:
 
 def _family(name: str) -> str:
     return name.rstrip("0123456789")
-
-
-def access_pcs(entry: Entry) -> list[int]:
-    """The kernel's loads and stores, parameters aside; an access is known by its place in this list."""
-    return [pc for pc, ins in enumerate(entry.function.code) if ins.opcode in ("ld", "st") and not ins.has("param")]
 
 
 def literal(operand: Immediate, kind: ScalarType, type_name: str) -> Value:

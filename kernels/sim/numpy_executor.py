@@ -157,7 +157,7 @@ class _Warp:
             block = graph.blocks[current]
             tally.executions[current] += 1
             tally.lanes[current] += int(self.mask.sum())
-            self._spend(block.end - block.start, block.start)
+            self._spend(self.launch.entry.work[current].price, block.start)
             for pc in range(block.start, block.end - 1):
                 self._execute(pc)
             current = self._leave(block.end - 1, current)
@@ -171,9 +171,9 @@ class _Warp:
                 return pending.resume
         return None
 
-    def _spend(self, instructions: int, pc: int) -> None:
-        self.budget -= instructions
-        self.owner.budget -= instructions
+    def _spend(self, cost: int, pc: int) -> None:
+        self.budget -= cost
+        self.owner.budget -= cost
         if self.budget < 0 or self.owner.budget < 0:
             raise _OutOfBudget(pc, self.first_thread + int(np.argmax(self.mask)), self.block)
 

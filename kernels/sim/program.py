@@ -10,7 +10,8 @@ import numpy as np
 from . import cfg, ptx
 from .addresses import window
 from .calls import inline_calls
-from .ptx import ParamSlot
+from .isa import check_supported
+from .ptx import Instruction, ParamSlot
 
 
 @dataclass
@@ -23,6 +24,37 @@ class Symbol:
     data: np.ndarray
 
 
+#: Floating-point operations in one execution of an instruction on a float type.
+FLOPS = {"fma": 2, "mad": 2} | dict.fromkeys(
+    ("add", "sub", "mul", "div", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"), 1
+)
+
+#: A launch pays for its work: 1 for each instruction that a warp issues, and this much more for a load or store,
+#: which is that much slower to simulate.
+ACCESS_PRICE = 16
+
+
+@dataclass(frozen=True)
+class Work:
+    """Instructions; floating-point operations in a lane; price: what one execution costs of a launch's budget."""
+
+    instructions: int
+    fmas: int
+    flops: int
+    price: int
+
+    @classmethod
+    def of(cls, code: list[Instruction]) -> Work:
+        flops = [FLOPS.get(i.opcode, 0) if any(t.is_float for t in i.types) else 0 for i in code]
+        price = len(code) + ACCESS_PRICE * sum(map(is_access, code))
+        return cls(len(code), flops.count(2), sum(flops), price)
+
+
+def is_access(instruction: Instruction) -> bool:
+    """Whether an instruction loads or stores memory; parameters are none."""
+    return instruction.opcode in ("ld", "st") and not instruction.has("param")
+
+
 @dataclass
 class Entry:
     """A kernel: its parameters, and its code with every call inlined."""
@@ -33,12 +65,24 @@ class Entry:
 
     @cached_property
     def function(self) -> ptx.Function:
-        """The entry's code, calls inlined. Raises UnsupportedPTX."""
-        return inline_calls(self.module, self.name)
+        """The entry's code, calls inlined. Raises UnsupportedPTX at what the engine does not execute."""
+        function = inline_calls(self.module, self.name)
+        check_supported(function)
+        return function
 
     @cached_property
     def graph(self) -> cfg.Graph:
         return cfg.build(self.function)
+
+    @cached_property
+    def accesses(self) -> list[int]:
+        """The pcs of loads and stores, parameters aside; compiled code knows an access by its place in this list."""
+        return [pc for pc, ins in enumerate(self.function.code) if is_access(ins)]
+
+    @cached_property
+    def work(self) -> list[Work]:
+        """What each basic block does when it is executed once."""
+        return [Work.of(self.graph.code(block)) for block in self.graph.blocks]
 
     @cached_property
     def param_offsets(self) -> dict[str, int]:
@@ -68,7 +112,9 @@ class Program:
 
     entries: dict[str, Entry]
     symbols: dict[str, Symbol]
-    caches: dict[object, object] = field(default_factory=dict, repr=False)
+
+    #: What executors prepare once for an entry, by its name.
+    prepared: dict[str, object] = field(default_factory=dict, repr=False)
 
     @cached_property
     def symbol_numbers(self) -> dict[str, int]:
