@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,6 @@ class Cell:
     text: Text
     place: Line
     task: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 def labs(root: Path | None = None) -> list[str]:
@@ -100,15 +99,18 @@ def labs(root: Path | None = None) -> list[str]:
 def build_lab(lab: str, root: Path | None = None) -> NotebookNode:
     """The student's notebook of a lab. Raises BuildError where an answer would be left in it."""
     cells, spec = _read(lab, root)
-    notebook = _notebook(cells, spec, solved=False)
+    notebook = _notebook(cells, spec)
     _refuse_answers(cells, notebook)
     return notebook
 
 
 def solved_notebook(lab: str, root: Path | None = None) -> NotebookNode:
-    """The same notebook with every answer in it: full marks."""
+    """The same notebook as a student hands it in who has every answer: full marks."""
     cells, spec = _read(lab, root)
-    return _notebook(cells, spec, solved=True)
+    notebook = _notebook(cells, spec)
+    for cell, made in zip(cells, notebook.cells):
+        made.source = cell.text.solved
+    return notebook
 
 
 def serialise(notebook: NotebookNode) -> str:
@@ -299,9 +301,9 @@ def _match(cells: Sequence[Cell], spec: Spec, path: Path) -> None:
 # ---- writing a notebook
 
 
-def _notebook(cells: Sequence[Cell], spec: Spec, *, solved: bool) -> NotebookNode:
+def _notebook(cells: Sequence[Cell], spec: Spec) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(
-        cells=[_notebook_cell(cell, spec, solved) for cell in cells],
+        cells=[_notebook_cell(cell, spec) for cell in cells],
         metadata={
             "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -312,12 +314,10 @@ def _notebook(cells: Sequence[Cell], spec: Spec, *, solved: bool) -> NotebookNod
     return _through_nbgrader(notebook)
 
 
-def _notebook_cell(cell: Cell, spec: Spec, solved: bool) -> NotebookNode:
-    source = cell.text.solved if solved else cell.text.student
-    if cell.role in ("prose", "explain"):
-        made = nbformat.v4.new_markdown_cell(source, id=cell.name)
-    else:
-        made = nbformat.v4.new_code_cell(source, id=cell.name)
+def _notebook_cell(cell: Cell, spec: Spec) -> NotebookNode:
+    is_text = cell.role in ("prose", "explain")
+    new = nbformat.v4.new_markdown_cell if is_text else nbformat.v4.new_code_cell
+    made = new(cell.text.student, id=cell.name)
     if cell.role == "prose":
         made.metadata.update(editable=False, deletable=False)
     else:

@@ -121,7 +121,7 @@ predict_padding = 1 - (94 / 96) * (94 / 96)
 check("predict_padding")
 
 # %% [markdown]
-# ## Step 2 · One thread, one output (30 minutes)
+# ## Step 2 · One thread, one output (25 minutes)
 #
 # Each of the $N K P Q$ outputs is a sum of its own: nothing that one thread computes is needed by another. So the plainest
 # kernel gives each output a thread. We number the outputs of one plane row by row, $i = p\,Q + q$, cut the numbers into blocks
@@ -216,7 +216,7 @@ check("direct_report")
 # With one channel the mistake is invisible, and with many filters most of its stores land inside `y`, in planes that belong to other blocks.
 # What remains in the end depends on which block comes last. Such a kernel can pass a test for years, until the day when the schedule changes.
 #
-# ## Step 5 · The same threads in another order (30 minutes)
+# ## Step 5 · The same threads in another order (25 minutes)
 #
 # Which threads form a warp? The hardware numbers the threads of a block with `threadIdx.x` fastest and cuts the sequence into pieces of 32. In a
 # $16 \times 16$ block a warp is therefore sixteen values of `threadIdx.x` at two values of `threadIdx.y`.

@@ -86,6 +86,7 @@ def test_solved_notebook_differs_from_the_students_in_task_cells_only() -> None:
     changed = [a.id for a, b in zip(student.cells, solved.cells, strict=True) if a.source != b.source]
     tasks = [c.id for c in student.cells if c.metadata.get("nbgrader", {}).get("solution")]
     assert changed == tasks
+    assert [c.metadata for c in student.cells] == [c.metadata for c in solved.cells]
 
 
 def test_cells_are_locked_but_for_the_answers() -> None:
