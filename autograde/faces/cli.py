@@ -149,7 +149,7 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
     for lab in labs:
         if lab in (notebook.stem, notebook.parent.name):
             return lab
-    raise click.UsageError(
+    raise ConvladderError(
         f'{notebook} does not say which lab it is (no open_lab("…") cell): '
         f"name it with --lab, one of {', '.join(labs)}."
     )

@@ -244,9 +244,7 @@ def test_a_lab_opened_twice_starts_afresh(lab: Notebook, solved: dict[str, str])
     assert "has not been run" in repr(lab.shell.user_ns["result"])
 
 
-def test_the_notebook_and_the_command_line_say_the_same(
-    lab: Notebook, solved: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_notebook_and_the_command_line_say_the_same(lab: Notebook, solved: dict[str, str], tmp_path: Path) -> None:
     import json
 
     from click.testing import CliRunner
