@@ -56,8 +56,9 @@ class Wrong:
             said.append(f"{count} of {size} elements were never written" if count > 1 else "all others are right")
         else:
             never = f", {others} of them never written" if others else ""
-            said.append(f"{count} of {size} elements are wrong{never}" if count > 1 else "all others are right")
-        if count > 1 and (place := where(self.mask, self.output.axes)):
+            share = "all" if count == size else f"{count} of"
+            said.append(f"{share} {size} elements are wrong{never}" if count > 1 else "all others are right")
+        if 1 < count < size and (place := where(self.mask, self.output.axes)):
             said.append(place)
         return said
 
@@ -178,7 +179,8 @@ def _tail(mask: np.ndarray, axes: Sequence[str]) -> str:
     for shown, rows in ((" of each image plane", planes), ("", mask.reshape(1, -1))):
         start = int(rows.any(axis=0).argmax())
         if start and rows[:, start:].all() and not rows[:, :start].any():
-            return f"the first {start} elements{shown if len(planes) > 1 else ''} are right, all after them are wrong"
+            first = "the first element" if start == 1 else f"the first {start} elements"
+            return f"only {first}{shown if len(planes) > 1 else ''} {'is' if start == 1 else 'are'} right"
     return ""
 
 

@@ -171,7 +171,9 @@ def _read_error(
     elif header["stage"] == "gpu" or r.case.hidden:
         r.error = message
     else:
-        result.broken, result.evidence = f"{message} (on case {r.case.name!r}: {_sizes(r.case)})", evidence
+        # A size of the grid depends on the case; a name or a list of parameters does not.
+        on_case = f" (on case {r.case.name!r}: {_sizes(r.case)})" if header["line"] else ""
+        result.broken, result.evidence = message + on_case, evidence
         return
     result.cases.append(r)
 
@@ -279,7 +281,7 @@ def correct(result: Run) -> Judgement:
     r, wrong = failing[0]
     said = "; ".join(wrong.sentences())
     hint = diagnosis.mistake([(r.instance, w) for r, w in failing])
-    others = f", and {len(failing) - 1} of {len(public) - 1} other cases" if len(failing) > 1 else ""
+    others = f". {len(failing)} of {len(public)} cases are wrong" if len(failing) > 1 else ""
     rationale = f"{said}. Case {r.case.name!r}: {_sizes(r.case)}{others}"
     if hint:
         rationale += f". The values are those of a kernel in which {hint}"

@@ -6,10 +6,11 @@ import struct
 
 import numpy as np
 import pytest
-from convladder.autograde.judge.frames import Decoder, FrameError, encode
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
+
+from convladder.autograde.judge.frames import Decoder, FrameError, encode
 
 
 def decode(data: bytes, limit: int = 1 << 20):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from convladder.autograde.judge import bubblewrap, sandbox
 from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker, WorkerError
 from convladder.autograde.judge.values import unpack

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from convladder.autograde.judge.values import MAX_DEPTH, MAX_ITEMS, Other, TooLarge, pack, show, unpack
 from hypothesis import given
 from hypothesis import strategies as st
+
+from convladder.autograde.judge.values import MAX_DEPTH, MAX_ITEMS, Other, TooLarge, pack, show, unpack
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**200), 2**200) | st.floats(allow_nan=False) | st.text(max_size=50),
@@ -49,7 +50,7 @@ def test_arrays_come_back() -> None:
 def test_what_no_task_asks_for_is_named_by_its_type() -> None:
     assert through({1: 2}) == Other("dict")
     assert through(np.array(["a"])) == Other("ndarray")
-    assert through((i for i in "abc")) == Other("generator")
+    assert through(i for i in "abc") == Other("generator")
 
 
 def test_huge_and_endless_values_are_refused() -> None:

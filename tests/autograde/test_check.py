@@ -1,0 +1,365 @@
+"""The checks of a task: right answers get their points, each mistake costs its own check, and says why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convladder.autograde.judge import check_task, judge, measure_task, open_worker, read
+from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
+from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker
+from convladder.autograde.judge.spec import Spec, SpecError
+from convladder.autograde.judge.submission import Answer, Submission
+
+
+def check(tiny: Spec, task: str, text: str | None, worker: Worker, **how: object) -> dict[str, CheckRecord]:
+    records = check_task(tiny, task, text, worker, secret=b"secret", **how)  # type: ignore[arg-type]
+    json.dumps([r.__dict__ for r in records], allow_nan=False)
+    return {r.check.removeprefix(f"{task}."): r for r in records}
+
+
+def only_failure(found: dict[str, CheckRecord]) -> tuple[str, CheckRecord]:
+    """The one check that failed; those that need it are skipped."""
+    ((name, record),) = [(n, r) for n, r in found.items() if r.passed is False]
+    for other in found.values():
+        if other.passed is None:
+            assert other.rationale == f"skipped: needs {record.check}"
+            assert other.score == 0
+    return name, record
+
+
+# ---- kernels
+
+
+def test_a_right_kernel_gets_every_point_in_order(tiny: Spec, conv: str, worker: Worker) -> None:
+    found = check(tiny, "conv", conv, worker)
+    assert list(found) == ["compiles", "runs", "correct", "hidden", "counters.stores", "target"]
+    assert all(r.passed for r in found.values())
+    assert sum(r.score for r in found.values()) == pytest.approx(75)
+
+
+def test_the_same_text_gives_the_same_records(tiny: Spec, conv: str, worker: Worker) -> None:
+    assert check(tiny, "conv", conv, worker) == check(tiny, "conv", conv, worker)
+
+
+KERNELS = {
+    # name: (old, new, check that fails, what it says)
+    "a missing semicolon": ("float sum = 0.0f;", "float sum = 0.0f", "compiles", 'expected a ";", line 10: `for (int c = 0'),
+    "an unknown name": ("sum += x", "summ += x", "compiles", '"summ" is undefined, line 15: `summ += x'),
+    "a parameter less": ("int U, int pad)", "int U)", "compiles", '"pad" is undefined'),
+    "a parameter more": ("int pad)", "int pad, int more)", "compiles", "has 15 parameters, but the launch passes 14"),
+    "an array for a number": ("int N, int C", "float* N, int C", "compiles", "The task passes (const float* x, const float* w"),
+    "a wrong name in the launch": ("launch conv", "launch konv", "compiles", "there is no kernel 'konv' in the source; its kernels: conv"),
+    "no launch line": ("//@", "//", "compiles", "does not say how it is launched"),
+    "a launch line with code": ("grid=(N*K)", "grid=(__import__('os').getpid())", "compiles", "is not allowed here"),
+    "a launch line with an unknown name": ("grid=(N*K)", "grid=(N*J)", "compiles", "there is no symbol J"),
+    "a grid of zero": ("grid=(N*K)", "grid=(N*K-1)", "compiles", "N * K - 1 is 0"),
+    "a negative grid": ("grid=(N*K)", "grid=(0-N)", "compiles", "a size must be at least 1"),
+    "a huge grid": ("grid=(N*K)", "grid=(2**40)", "compiles", "must be between 1 and"),
+    "a huge block": ("block=32", "block=4096", "compiles", "line 2: `//@ launch"),
+    "a file of the machine": ("//@ launch", '#include "/etc/shadow"\n//@ launch', "compiles", "cannot open source file"),
+    "a read beyond the end": ("h < H", "h <= H", "runs", "line 15: `sum += x[((n * C + c) * H + h) * W + v]"),
+    "a store beyond the end": ("* Q + q] = sum", "* Q + q + 1] = sum", "runs", "out-of-bounds"),
+    "an endless loop": ("c++", "c += 0", "runs", "probably never ends"),
+    "a changed input": ("const float* x", "float* x", "runs", "writes to x, which is an input"),
+    "nothing written": ("= sum;", "+ 0;", "runs", "the kernel writes nothing to y"),
+    "a wrong stride": ("q * U - pad", "q - pad", "correct", "elements are wrong"),
+    "a flipped filter": ("* R + r) * S + s]", "* R + R - 1 - r) * S + S - 1 - s]", "correct", "the filter is flipped"),
+    "the last row left out": ("r < R", "r < R - 1", "correct", "the sum leaves out the last r = R - 1"),
+    "an element never written": ("i < P * Q", "i < P * Q - 1", "correct", "was never written"),
+    "not a number": ("= sum;", "= sqrtf(-1.0f - sum * sum);", "correct", "is nan, expected"),
+    "half precision": ("sum += x[", "sum += 1.001f * x[", "correct", "expected"),
+    "right only where it was seen": ("float sum = 0.0f;", "float sum = pad == 2;", "hidden", "y[0,0,0,0] is 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_wrong_kernel_fails_exactly_its_check(tiny: Spec, conv: str, worker: Worker, name: str) -> None:
+    old, new, fails, says = KERNELS[name]
+    assert old in conv
+    text = conv.replace(old, new, 1)
+    if name == "a changed input":
+        text = text.replace("] = sum;", "] = sum; if (i == 0 && blockIdx.x == 0) x[0] = x[0] + 1;")
+        text = text.replace("x[((n", "(n + c + h + v) == 0 ? 0.0f : x[((n")  # or the race would be found first
+    failed, record = only_failure(check(tiny, "conv", text, worker))
+    assert failed == fails
+    assert says in record.rationale
+    assert record.score == 0
+    assert record.help == "Step 2"
+
+
+def test_a_fault_comes_with_its_evidence(tiny: Spec, conv: str, worker: Worker) -> None:
+    record = check(tiny, "conv", conv.replace("h < H", "h <= H"), worker)["runs"]
+    assert record.evidence["case"] == "one"
+    assert record.evidence["fault"]["kind"] == "out-of-bounds"
+    assert record.evidence["fault"]["array"] == "x"
+    assert record.evidence["fault"]["line"] == 15
+    assert record.evidence["source"].startswith("sum += x[")
+
+
+def test_of_a_hidden_case_a_student_sees_the_category_only(tiny: Spec, conv: str, worker: Worker) -> None:
+    for text, category in (
+        (conv.replace("float sum = 0.0f;", "float sum = pad == 2;"), "wrong values on a hidden case"),
+        (conv.replace("* Q + q] = sum;", "* Q + q + (pad == 2 ? 9999 : 0)] = sum;"), "out-of-bounds on a hidden case"),
+    ):
+        record = check(tiny, "conv", text, worker)["hidden"]
+        assert "secret" in record.rationale
+        view = record.student_view()
+        assert view.rationale == category
+        assert view.evidence == {}
+
+
+def test_a_kernel_that_wastes_traffic_loses_counters_and_target_only(tiny: Spec, conv: str, worker: Worker) -> None:
+    text = conv.replace("block=32", "block=1").replace("threadIdx.x", "0").replace("i += 32", "i += 1")
+    found = check(tiny, "conv", text, worker)
+    assert [n for n, r in found.items() if not r.passed] == ["counters.stores", "target"]
+    assert (
+        "store_requests is 48 on case 'larger', asked at most 4: each image plane" in found["counters.stores"].rationale
+    )
+    assert found["counters.stores"].help == "Step 3"
+    assert found["target"].score == 0
+
+
+def test_the_target_scores_between_base_and_target_on_a_logarithmic_scale(tiny: Spec, worker: Worker) -> None:
+    from convladder.autograde.judge import counting
+    from convladder.autograde.judge.spec import KernelTask
+
+    task = tiny.task("conv")
+    assert isinstance(task, KernelTask)
+    assert task.target is not None
+    case = task.case("larger")
+    goal = counting.rung_numbers("direct_coalesced", task.problem, case.symbols)
+    base = counting.rung_numbers("direct_report", task.problem, case.symbols)
+    middle = {**goal, "sectors": (goal["sectors"] * base["sectors"]) ** 0.5}
+    for counted, share in (
+        (goal, 1.0),
+        (base, 0.0),
+        (middle, 0.5),
+        ({**goal, "sectors": 1}, 1.0),
+        ({**goal, "sectors": 0}, 0.0),
+    ):
+        counted = {**counted, "blocks": 4}
+        verdict = counting.judge_target(
+            task.target, task.problem, case.symbols, {**case.symbols, "P": 3, "Q": 4}, counted
+        )
+        assert verdict.share == pytest.approx(share)
+
+
+def test_a_broken_guard_keeps_a_good_ratio_from_scoring(tiny: Spec, conv: str, worker: Worker) -> None:
+    text = conv.replace("grid=(N*K)", "grid=1").replace(
+        "int n = blockIdx.x / K, k = blockIdx.x % K;", "for (int n = 0; n < N; n++) for (int k = 0; k < K; k++)"
+    )
+    record = check(tiny, "conv", text, worker)["target"]
+    assert record.score == 0
+    assert "Not scored, because blocks is 1, asked at least 4" in record.rationale
+
+
+def test_without_a_cell_the_first_check_says_so(tiny: Spec, worker: Worker) -> None:
+    for text in (None, "", " \n\t\n"):
+        failed, record = only_failure(check(tiny, "conv", text, worker))
+        assert failed == "compiles"
+        assert "there is no cell for conv" in record.rationale or "is empty" in record.rationale
+
+
+def test_what_is_off_is_not_checked(tiny: Spec, conv: str, worker: Worker) -> None:
+    found = check(tiny, "conv", conv, worker, timing="off", hidden=False)
+    assert list(found) == ["compiles", "runs", "correct", "counters.stores"]
+    assert check(tiny, "why", "because", worker, explain=False) == {}
+
+
+def test_a_kernel_that_does_not_come_back_names_its_case(
+    tiny: Spec, conv: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from convladder.autograde.judge import kernel_task
+
+    monkeypatch.setattr(kernel_task, "BUDGET", 10**12)
+    with open_worker(SandboxPolicy("none", seconds=2)) as impatient:
+        failed, record = only_failure(check(tiny, "conv", conv.replace("c++", "c += 0"), impatient))
+        assert failed == "runs"
+        assert "did not come to an end within 2 s. Case 'one'" in record.rationale
+        assert check(tiny, "conv", conv, impatient)["correct"].passed
+
+
+def test_measuring_gives_counters_by_line_of_the_cell(tiny: Spec, conv: str, worker: Worker) -> None:
+    measured = measure_task(tiny, "conv", conv, worker)
+    assert measured.problem == ""
+    assert measured.case == "larger"
+    assert measured.symbols["P"] == 3
+    ((kernel, counters),) = measured.launches
+    assert kernel == "conv"
+    lines = {a.array: a.line for a in counters.accesses}
+    assert lines == {"x": 15, "w": 15, "y": 17}
+    json.dumps(measured.as_dict(), allow_nan=False)
+    assert measured.totals["store_requests"] == 4
+
+
+def test_measuring_what_cannot_run_says_why(tiny: Spec, conv: str, worker: Worker) -> None:
+    assert "does not compile" in measure_task(tiny, "conv", conv.replace("float sum", "float"), worker).problem
+    assert "out-of-bounds" in measure_task(tiny, "conv", conv.replace("h < H", "h <= H"), worker, case="one").problem
+    with pytest.raises(SpecError, match="only kernels"):
+        measure_task(tiny, "guess", "1", worker)
+    with pytest.raises(SpecError, match="its cases are one, larger"):
+        measure_task(tiny, "conv", conv, worker, case="secret")
+
+
+# ---- functions
+
+
+def test_a_right_function_gets_every_point(tiny: Spec, index: str, worker: Worker) -> None:
+    found = check(tiny, "index", index, worker)
+    assert [(n, r.passed) for n, r in found.items()] == [("correct", True), ("hidden", True)]
+    assert found["correct"].rationale == "right in 55 calls"
+
+
+HEAD = "def source_index(p, q, r, s, U, pad, H, W):\n"
+FUNCTIONS = {
+    "the stub": (HEAD + "    raise NotImplementedError", "source_index(p=1, q=1, r=0, s=1, U=1, pad=0, H=4, W=4) is not written yet"),
+    "no function": ("x = 1", "defines no function source_index"),
+    "another signature": ("def source_index(p):\n    return p", "raised TypeError"),
+    "a syntax error": (HEAD + "    return (", "does not run: SyntaxError"),
+    "an error in the cell": ("import nothing_of_this_name\n" + HEAD, "does not run: "),
+    "an error in a call": (HEAD + "    return 1 // 0", "raised ZeroDivisionError: integer division or modulo by zero (line 3 of the cell: `return 1 // 0`)"),
+    "a list": (HEAD + "    return [p * U - pad + r, q * U - pad + s]", "a list, where a tuple is asked for"),
+    "floats": (HEAD + "    return (p * U / 1 - pad + r, q * U - pad + s)", "a float, where an int is asked for"),
+    "one value": (HEAD + "    return p * U - pad + r", "returned 1, expected (1, 2)"),
+    "three values": (HEAD + "    return (1, 2, 3)", "3 values instead of 2"),
+    "no padding": (HEAD + "    return (p * U - pad + r, q * U - pad + s)", "expected None"),
+    "None": (HEAD + "    pass", "returned None, expected (1, 2)"),
+    "a string": (HEAD + "    return '(1, 2)'", "returned '(1, 2)', expected (1, 2)"),
+    "something odd": (HEAD + "    return {1, 2}", "returned a set, expected (1, 2)"),
+    "something huge": (HEAD + "    return [0] * 10**7", "a list that is too large"),
+    "endless": (HEAD + "    while True: pass", "did not return within 2 s (line 3 of the cell"),
+    "talkative": (HEAD + "    print('x' * 10**7)\n    return 1", "prints more than 1024 KiB"),
+    "gone": ("import os\n" + HEAD + "    os._exit(0)", "the process that ran it has ended"),
+    "forging": (HEAD + "    import os\n    for fd in range(3, 20):\n        try: os.write(fd, b'CVF1' * 99)\n        except OSError: pass", "it disturbed the process"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_wrong_function_says_what_it_does(tiny: Spec, worker: Worker, name: str) -> None:
+    text, says = FUNCTIONS[name]
+    failed, record = only_failure(check(tiny, "index", text, worker))
+    assert failed == "correct"
+    assert says in record.rationale
+
+
+def test_a_function_that_fails_only_hidden_calls(tiny: Spec, index: str, worker: Worker) -> None:
+    text = index.replace("    h, w", "    if p == 9:\n        return (0, 0)\n    h, w")
+    failed, record = only_failure(check(tiny, "index", text, worker))
+    assert failed == "hidden"
+    assert record.student_view().rationale == "wrong value in a hidden call"
+
+
+# ---- numbers and explanations
+
+
+@pytest.mark.parametrize(
+    "text", ["guess = 4.5", "guess = R * S / 2  # half", "\nguess = (R**2 + 0) / 2\n", "guess = 4.54"]
+)
+def test_a_right_prediction_may_be_written_in_any_way(tiny: Spec, worker: Worker, text: str) -> None:
+    assert check(tiny, "guess", text, worker)["prediction"].score == pytest.approx(5)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("guess = ...  # YOUR NUMBER HERE", "no number yet"),
+        ("guess = 9", "9 is too large"),
+        ("guess = 4", "4 is too small"),
+        ("guess =", "is not Python"),
+        ("4.5", "does not set guess"),
+        ("guess = 1\nguess = 4.5", "sets guess 2 times"),
+        ("guess = __import__('os').system('true')", "is not allowed here"),
+        ("guess = [4.5]", "is not allowed here"),
+        ("guess = Z", "there is no symbol Z"),
+        ("guess = 1 / 0", "divides by zero"),
+        ("guess = 9**9**9**9", "has no value"),
+        ("guess = 1e400", "is not a number"),
+        ("guess = " + "(" * 900 + "1" + ")" * 900, "is not Python"),
+        ("guess = 1" + " " * 3000, "it takes one line"),
+    ],
+)
+def test_a_wrong_prediction_says_why_and_not_the_answer(tiny: Spec, worker: Worker, text: str, says: str) -> None:
+    record = check(tiny, "guess", text, worker)["prediction"]
+    assert record.passed is False
+    assert says in record.rationale
+    assert "4.5" not in record.rationale.replace(text, "")
+
+
+def test_an_explanation_waits_for_a_person(tiny: Spec, worker: Worker) -> None:
+    record = check(tiny, "why", "one two three four five six", worker)["explanation"]
+    assert (record.passed, record.manual, record.score) == (None, True, 0)
+    assert record.evidence["words"] == 6
+    assert "1 more than asked" in record.rationale
+
+
+@pytest.mark.parametrize("text", ["", "*Your answer.*", "<!-- nothing -->"])
+def test_an_empty_explanation_is_worth_nothing(tiny: Spec, worker: Worker, text: str) -> None:
+    record = check(tiny, "why", text, worker)["explanation"]
+    assert (record.passed, record.manual) == (False, False)
+    assert "has no answer" in record.rationale
+
+
+# ---- a whole submission
+
+
+def submission(tiny: Spec, conv: str, index: str) -> Submission:
+    answers = {
+        "index": Answer(index, 1), "conv": Answer(conv, 2), "guess": Answer("guess = 4.5", 3),
+        "why": Answer("Because.", 4, 1),
+    }  # fmt: skip
+    return Submission(Path("tiny.ipynb"), "0" * 64, answers, [])
+
+
+def test_a_submission_gets_full_marks_under_every_policy(tiny: Spec, conv: str, index: str, policy: str) -> None:
+    record = judge(tiny, submission(tiny, conv, index), student="ada", secret=b"s", sandbox=policy)
+    assert record.score == record.max == pytest.approx(95)
+    assert record.manual_max == pytest.approx(5)
+    assert record.sandbox == policy
+    again = SubmissionRecord.from_json(record.to_json())
+    assert again == record
+
+
+def test_a_worker_may_be_started_before_the_submission_is_read(tiny: Spec, conv: str, index: str) -> None:
+    early = open_worker("none")
+    early.start("kernel", "python")
+    assert judge(tiny, submission(tiny, conv, index), student="a", secret=b"s", worker=early).score == pytest.approx(95)
+    assert early._children == {}
+
+
+def test_one_hostile_answer_does_not_harm_the_others(tiny: Spec, conv: str, index: str) -> None:
+    found = submission(tiny, conv, index)
+    found.answers["index"] = Answer("import os\nos.kill(os.getpid(), 9)", 1)
+    record = judge(tiny, found, student="eve", secret=b"s", sandbox="none")
+    assert [c.check for c in record.checks if c.passed is False] == ["index.correct"]
+    assert record.score == pytest.approx(80)
+
+
+def test_without_a_sandbox_nothing_is_judged(
+    tiny: Spec, conv: str, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from convladder.autograde.judge import sandbox
+
+    monkeypatch.setattr(sandbox, "available", lambda: (False, "there is none"))
+    with pytest.raises(SandboxError, match="there is none"):
+        judge(tiny, submission(tiny, conv, index), student="a", secret=b"s")
+
+
+def test_another_secret_gives_other_data(tiny: Spec, conv: str, worker: Worker) -> None:
+    wrong = conv.replace("= sum;", "= sum + 1;")
+    a, b = (check_task(tiny, "conv", wrong, worker, secret=s)[2].evidence["expected"] for s in (b"1", b"2"))
+    assert a != b
+
+
+def test_a_notebook_file_is_judged(tiny: Spec, conv: str, index: str, tmp_path: Path, worker: Worker) -> None:
+    import nbformat
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    path = tmp_path / "tiny.ipynb"
+    nbformat.write(new_notebook(cells=[new_code_cell("%%cuda conv\n" + conv.replace("h < H", "h <= H"))]), path)
+    record = judge(tiny, read(path, tiny), student="a", secret=b"s", sandbox="none")
+    runs = next(c for c in record.checks if c.check == "conv.runs")
+    assert runs.rationale.startswith("cell 1, line 15: `sum += x[")
+    assert len(record.problems) == 3
