@@ -46,12 +46,12 @@ def test_the_same_text_gives_the_same_records(tiny: Spec, conv: str, worker: Wor
 
 KERNELS = {
     # name: (old, new, check that fails, what it says)
-    "a missing semicolon": ("float sum = 0.0f;", "float sum = 0.0f", "compiles", 'expected a ";", line 10: `for (int c = 0'),
+    "a missing semicolon": ("sum = 0.0f;", "sum = 0.0f", "compiles", 'expected a ";", line 10: `for (int c = 0'),
     "an unknown name": ("sum += x", "summ += x", "compiles", '"summ" is undefined, line 15: `summ += x'),
     "a parameter less": ("int U, int pad)", "int U)", "compiles", '"pad" is undefined'),
     "a parameter more": ("int pad)", "int pad, int more)", "compiles", "has 15 parameters, but the launch passes 14"),
-    "an array for a number": ("int N, int C", "float* N, int C", "compiles", "The task passes (const float* x, const float* w"),
-    "a wrong name in the launch": ("launch conv", "launch konv", "compiles", "there is no kernel 'konv' in the source; its kernels: conv"),
+    "an array for a number": ("int N, int C", "float* N, int C", "compiles", "The task passes (const float* x, const"),
+    "a wrong name in the launch": ("launch conv", "launch konv", "compiles", "there is no kernel 'konv'"),
     "no launch line": ("//@", "//", "compiles", "does not say how it is launched"),
     "a launch line with code": ("grid=(N*K)", "grid=(__import__('os').getpid())", "compiles", "is not allowed here"),
     "a launch line with an unknown name": ("grid=(N*K)", "grid=(N*J)", "compiles", "there is no symbol J"),
@@ -59,7 +59,7 @@ KERNELS = {
     "a negative grid": ("grid=(N*K)", "grid=(0-N)", "compiles", "a size must be at least 1"),
     "a huge grid": ("grid=(N*K)", "grid=(2**40)", "compiles", "must be between 1 and"),
     "a huge block": ("block=32", "block=4096", "compiles", "line 2: `//@ launch"),
-    "a file of the machine": ("//@ launch", '#include "/etc/shadow"\n//@ launch', "compiles", "cannot open source file"),
+    "a file that is not there": ("//@ l", '#include "/no/such"\n//@ l', "compiles", "cannot open source file"),
     "a read beyond the end": ("h < H", "h <= H", "runs", "line 15: `sum += x[((n * C + c) * H + h) * W + v]"),
     "a store beyond the end": ("* Q + q] = sum", "* Q + q + 1] = sum", "runs", "out-of-bounds"),
     "an endless loop": ("c++", "c += 0", "runs", "probably never ends"),
@@ -215,12 +215,12 @@ def test_a_right_function_gets_every_point(tiny: Spec, index: str, worker: Worke
 
 HEAD = "def source_index(p, q, r, s, U, pad, H, W):\n"
 FUNCTIONS = {
-    "the stub": (HEAD + "    raise NotImplementedError", "source_index(p=1, q=1, r=0, s=1, U=1, pad=0, H=4, W=4) is not written yet"),
+    "the stub": (HEAD + "    raise NotImplementedError", "(p=1, q=1, r=0, s=1, U=1, pad=0, H=4, W=4) is not written yet"),
     "no function": ("x = 1", "defines no function source_index"),
     "another signature": ("def source_index(p):\n    return p", "raised TypeError"),
     "a syntax error": (HEAD + "    return (", "does not run: SyntaxError"),
     "an error in the cell": ("import nothing_of_this_name\n" + HEAD, "does not run: "),
-    "an error in a call": (HEAD + "    return 1 // 0", "raised ZeroDivisionError: integer division or modulo by zero (line 3 of the cell: `return 1 // 0`)"),
+    "an error in a call": (HEAD + "    return 1 // 0", "or modulo by zero (line 3 of the cell: `return 1 // 0`)"),
     "a list": (HEAD + "    return [p * U - pad + r, q * U - pad + s]", "a list, where a tuple is asked for"),
     "floats": (HEAD + "    return (p * U / 1 - pad + r, q * U - pad + s)", "a float, where an int is asked for"),
     "one value": (HEAD + "    return p * U - pad + r", "returned 1, expected (1, 2)"),
@@ -233,7 +233,10 @@ FUNCTIONS = {
     "endless": (HEAD + "    while True: pass", "did not return within 2 s (line 3 of the cell"),
     "talkative": (HEAD + "    print('x' * 10**7)\n    return 1", "prints more than 1024 KiB"),
     "gone": ("import os\n" + HEAD + "    os._exit(0)", "the process that ran it has ended"),
-    "forging": (HEAD + "    import os\n    for fd in range(3, 20):\n        try: os.write(fd, b'CVF1' * 99)\n        except OSError: pass", "it disturbed the process"),
+    "forging": (
+        HEAD + "    import os\n    for fd in range(3, 20):\n        try: os.write(fd, b'CVF1' * 99)\n"
+        "        except OSError: pass", "it disturbed the process",
+    ),
 }  # fmt: skip
 
 
@@ -272,7 +275,7 @@ def test_a_right_prediction_may_be_written_in_any_way(tiny: Spec, worker: Worker
         ("4.5", "does not set guess"),
         ("guess = 1\nguess = 4.5", "sets guess 2 times"),
         ("guess = __import__('os').system('true')", "is not allowed here"),
-        ("guess = [4.5]", "is not allowed here"),
+        ("guess = [9]", "is not allowed here"),
         ("guess = Z", "there is no symbol Z"),
         ("guess = 1 / 0", "divides by zero"),
         ("guess = 9**9**9**9", "has no value"),

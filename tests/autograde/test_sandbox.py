@@ -142,7 +142,8 @@ def f():
 
 
 def test_a_kernel_that_brings_the_compiler_down_leaves_the_next_one_unharmed(policy: str) -> None:
-    bomb = "template <int N> struct A { A<N + 1> a; A<N + 2> b; };\n__global__ void k() { A<0> a; }\n//@ launch k grid=1 block=1"
+    bomb = "template <int N> struct A { A<N + 1> a; A<N + 2> b; };\n__global__ void k() { A<0> a; }\n"
+    bomb += "//@ launch k grid=1 block=1"
     good = "__global__ void k(float* y) { y[0] = 1; }\n//@ launch k grid=1 block=1 args=(y)"
     case = {"symbols": {}, "inputs": {}, "outputs": {"y": ["<f4", [1]]}, "inouts": {}}
     small = SandboxPolicy(policy, seconds=3, memory=2 << 30)  # type: ignore[arg-type]
@@ -192,8 +193,8 @@ def _descendants(pid: int) -> list[int]:
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT, ROOT / "pyproject.toml", ROOT / "autograde/specs", ROOT / "kernels/ladder", ROOT / "solutions", Path.home() / ".bashrc",
-     "/etc/shadow", "/etc/passwd", "/etc/hostname", "/var", "/home", "/mnt", "/run", "/sys", "/proc/1/root/etc/shadow"],
+    [ROOT, ROOT / "pyproject.toml", ROOT / "autograde/specs", ROOT / "kernels/ladder", ROOT / "solutions",
+     Path.home() / ".bashrc", "/etc/shadow", "/etc/passwd", "/etc/hostname", "/var", "/home", "/mnt", "/run", "/sys", "/proc/1/root/etc/shadow"],
     ids=str,
 )  # fmt: skip
 def test_files_of_the_machine_are_not_there(bwrap: str, path: Path | str) -> None:
@@ -246,7 +247,9 @@ def test_its_own_tmp_is_writable_private_and_bounded(bwrap: str, tmp_path: Path)
     name = f"convladder-test-{os.getpid()}"
     assert outcome(f"open('/tmp/{name}', 'w').write('x')\nreturn os.listdir('/tmp')") == [name]
     assert not Path("/tmp", name).exists()
-    fill = "for i in range(64):\n    with open(f'/tmp/{i}', 'wb') as f:\n        f.write(b'x' * (1 << 19))\nreturn 'all written'"
+    fill = (
+        "for i in range(64):\n    with open(f'/tmp/{i}', 'wb') as f:\n        f.write(b'x' * (1 << 19))\nreturn 'all'"
+    )
     assert outcome(fill) == "OSError"
 
 
@@ -304,7 +307,8 @@ return 'all'
 
 def test_processes_that_it_started_end_with_it(bwrap: str) -> None:
     marker = f"{os.getpid()}{time.monotonic_ns()}"
-    body = f"import subprocess\nsubprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(60)', '{marker}'])\nreturn 1"
+    sleeper = f"[sys.executable, '-S', '-c', 'import time; time.sleep(60)', '{marker}']"
+    body = f"import subprocess\nsubprocess.Popen({sleeper})\nreturn 1"
     assert outcome(body) == 1
     deadline = time.monotonic() + 10
     while (left := _running(marker)) and time.monotonic() < deadline:
@@ -351,7 +355,7 @@ def test_without_bubblewrap_it_refuses_and_says_what_to_install(monkeypatch: pyt
     monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)
     sandbox.available.cache_clear()
     try:
-        with pytest.raises(SandboxError, match="apt install bubblewrap|needs Linux"):
+        with pytest.raises(SandboxError, match=r"apt install bubblewrap|needs Linux"):
             sandbox.open_worker("bwrap")
         with sandbox.open_worker("none") as worker:
             assert call(worker, "def f():\n    return 1") == 1

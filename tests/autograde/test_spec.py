@@ -88,7 +88,7 @@ def test_a_case_is_found_by_a_prediction_from_counters(tmp_path: Path) -> None:
         ('value = "store_requests"', "value = \"open('x')\"", "is not allowed here"),
         ('at_most = "N*K"', "", "give either `at_most` or `at_least`"),
         ('at_most = "N*K"', 'at_most = "base_sectors"', "names 'base_sectors'"),
-        ('case = "larger"\n  value = "store', 'case = "large"\n  value = "store', "no public case of this task: did you mean 'larger'?"),
+        ('case = "larger"\n  value = "store', 'case = "large"\n  value = "store', "task: did you mean 'larger'?"),
         ('case = "larger"\n  base', 'case = "secret"\n  base', "no public case"),
         ('base = "direct_report"', 'base = "nobody"', "no rung of kernels/ladder"),
         ("blocks_at_least", "bricks_at_least", "'bricks' is no counter: did you mean 'blocks'?"),
