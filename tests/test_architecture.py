@@ -23,7 +23,7 @@ FLOORS = ("kernels", "judge", "course", "faces")
 #: Floors inside kernels, the lowest first; a module that is not named here has no place yet.
 KERNEL_FLOORS = (
     {"errors", "result"},
-    {"oracle", "layouts", "signature", "workloads"},
+    {"oracle", "layouts", "signature", "expression", "workloads"},
     {"compiler", "sim", "gpu", "codegen"},
     {"launch", "plan"},
     {"cudnn", "measure"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import time
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -34,12 +35,16 @@ def judge(
 
     secret  seeds the data; the same for a whole class and for a regrade
     on      "gpu": values are taken from the GPU, after the engine found no fault
-    worker  one that was started early and has seen no other submission; closed here like one of its own
+    worker  one that was started early and has seen no other submission; closed here like one of its own.
+            Its policy is its own: for on="gpu" that needs gpu=True
     Raises SandboxError or BackendError where this machine cannot judge; no text raises anything.
     """
     started = time.perf_counter()
     checks: list[CheckRecord] = []
-    with worker or open_worker(sandbox) as w:
+    policy = SandboxPolicy.of(sandbox)
+    if on == "gpu":
+        policy = replace(policy, gpu=True)
+    with worker or open_worker(policy) as w:
         if any(isinstance(t, KernelTask) for t in spec.tasks):
             w.start("kernel")
         for task in spec.tasks:

@@ -195,7 +195,7 @@ class Worker:
         except BaseException:  # also an interrupt in the middle of a reply: that process cannot be talked to any more
             self._drop(role)
             raise
-        if role == "python":
+        if role == "python" or frames[-1].header.get("stage") == "gpu":  # a failed CUDA context does not recover
             self._drop(role)
         return frames
 

@@ -112,10 +112,16 @@ def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callab
             send({"event": "case", "index": index, **reply}, outputs)
             if reply["faults"]:
                 break
+    except _GpuError as error:
+        send({"event": "error", "stage": "gpu", "index": index, **_described(error)})
     except (errors.ConvladderError, MemoryError) as error:
         send({"event": "error", "stage": stage, "index": index, **_described(error)})
     else:
         send({"event": "end"})
+
+
+class _GpuError(Exception):
+    """The engine found nothing wrong, but the GPU's driver did. Its context may be lost: this worker is done."""
 
 
 def _described(error: Exception) -> dict[str, Any]:
@@ -149,7 +155,12 @@ def _run_case(
     changed = [n for n, i in case["inputs"].items() if not np.array_equal(operands[n], arrays[i])]
     if not faults and "gpu" in modules:
         operands = _operands(case, arrays)
-        plan.run(modules["gpu"], parsed, case["symbols"], operands, request["default_args"])
+        try:
+            plan.run(modules["gpu"], parsed, case["symbols"], operands, request["default_args"])
+        except errors.BackendError:
+            raise
+        except Exception as error:
+            raise _GpuError(f"on the GPU: {error}") from None
     written = [*case["outputs"], *case["inouts"]]
     reply = {"faults": faults[:20], "launches": launches, "changed": changed, "outputs": written}
     return reply, [getattr(operands[n], "array", operands[n]) for n in written]

@@ -215,7 +215,7 @@ def test_a_right_function_gets_every_point(tiny: Spec, index: str, worker: Worke
 
 HEAD = "def source_index(p, q, r, s, U, pad, H, W):\n"
 FUNCTIONS = {
-    "the stub": (HEAD + "    raise NotImplementedError", "(p=1, q=1, r=0, s=1, U=1, pad=0, H=4, W=4) is not written yet"),
+    "the stub": (HEAD + "    raise NotImplementedError", "(p=1, q=1, r=0, s=1, U=1, pad=0, H=4, W=4) is not written"),
     "no function": ("x = 1", "defines no function source_index"),
     "another signature": ("def source_index(p):\n    return p", "raised TypeError"),
     "a syntax error": (HEAD + "    return (", "does not run: SyntaxError"),
@@ -366,3 +366,21 @@ def test_a_notebook_file_is_judged(tiny: Spec, conv: str, index: str, tmp_path: 
     runs = next(c for c in record.checks if c.check == "conv.runs")
     assert runs.rationale.startswith("cell 1, line 15: `sum += x[")
     assert len(record.problems) == 3
+
+
+def test_values_from_a_gpu_count_only_after_the_engine_found_no_fault(
+    tiny: Spec, conv: str, worker: Worker
+) -> None:  # fmt: skip
+    """Without a GPU the judge says that this machine cannot judge, and blames no student."""
+    from convladder.kernels.errors import BackendError
+
+    if _has_gpu():
+        assert check(tiny, "conv", conv, worker, on="gpu")["correct"].passed
+        assert check(tiny, "conv", conv.replace("h < H", "h <= H"), worker, on="gpu")["runs"].passed is False
+    else:
+        with pytest.raises(BackendError):
+            check(tiny, "conv", conv, worker, on="gpu")
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*"))

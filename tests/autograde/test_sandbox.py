@@ -194,7 +194,8 @@ def _descendants(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     "path",
     [ROOT, ROOT / "pyproject.toml", ROOT / "autograde/specs", ROOT / "kernels/ladder", ROOT / "solutions",
-     Path.home() / ".bashrc", "/etc/shadow", "/etc/passwd", "/etc/hostname", "/var", "/home", "/mnt", "/run", "/sys", "/proc/1/root/etc/shadow"],
+     Path.home() / ".bashrc", "/etc/shadow", "/etc/passwd", "/etc/hostname", "/var",
+     "/home", "/mnt", "/run", "/sys", "/proc/1/root/etc/shadow"],
     ids=str,
 )  # fmt: skip
 def test_files_of_the_machine_are_not_there(bwrap: str, path: Path | str) -> None:
