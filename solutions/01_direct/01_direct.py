@@ -24,8 +24,8 @@
 # - how to read a fault report: the line, the thread and the array that betray a store to the wrong place;
 # - why exchanging `threadIdx.x` and `threadIdx.y` changes the memory traffic and not one single result.
 #
-# Edit the cells that say `YOUR CODE HERE` or `YOUR NUMBER HERE`, and the one at the end that says *Your answer*. Run a cell with
-# Shift+Enter. Hints are folded, and free.
+# Edit the cells that say `YOUR CODE HERE`, `YOUR NUMBER HERE` or *Your answer*, and the kernel of step 4. Run a cell with Shift+Enter.
+# Hints are folded, and free.
 
 # %%
 import numpy as np
