@@ -313,9 +313,9 @@ check("predict_reuse")
 
 # %% [markdown]
 # **Your evidence.** Each multiply-add loads one element of `x`. The layer has $3 \cdot 32 \cdot 32 = 3\,072$ of them; divide the multiply-adds that you counted by
-# it. The mean lies a little below your prediction, because elements on the border lie under fewer windows.
+# that number. The mean lies a little below your prediction, because elements on the border lie under fewer windows.
 #
 # **Verdict: the first half holds, the second holds under a condition.** That windows overlap is arithmetic, and you have counted it: each element is loaded some
-# 35 times where once would do. Whether *shared memory* saves time is another question. The loads counted here are those that the threads ask for, and a GPU
-# answers most of the repeated ones from its caches. Staging by hand pays where the caches fall short, or where an element, once fetched, can be used from a
+# 35 times where once would do. Whether *shared memory* saves time is another question. The loads counted here are those that the threads ask for. The engine
+# has no caches; a GPU has, and answers repeated loads from them where it can. Staging by hand pays where the caches fall short, or where an element, once fetched, can be used from a
 # register many times over. Lab 2 rearranges the whole sum so that this becomes possible.
