@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .isa import MAX_INSTRUCTIONS
 from .ptx import (
     Address,
     Arguments,
@@ -23,9 +24,6 @@ from .ptx import (
     unsupported,
 )
 from .types import ScalarType, bits_type
-
-#: An entry never grows beyond this by inlining; nested templates of calls could explode.
-MAX_INSTRUCTIONS = 100_000
 
 
 def inline_calls(module: Module, entry: str) -> Function:

@@ -19,6 +19,7 @@ class Slot(IntEnum):
     PARAMS = auto()  # the parameter block
     THREADS = auto()  # for each warp of a block: tid.x, tid.y, tid.z of its lanes, as i32
     MASKS = auto()  # for each warp of a block: the lanes that exist, as i32
+    DATA = auto()  # what the lanes of an access load or store, lane after lane
     LOCAL = auto()  # local memory of a warp, lane after lane
     LOCAL_WRITTEN = auto()  # one byte for each byte of it: written?
     LOCAL_SIZE = auto()  # bytes for a lane

@@ -24,6 +24,7 @@ from .library import (
     field_of,
     is_null,
     number_of,
+    split_access,
     unless_uncounted,
     widen,
 )
@@ -33,10 +34,9 @@ _TRUE = Value("i1", "true")
 _ARGUMENTS = [
     ("ptr", "context"),
     (vector("i64"), "addresses"),
+    ("i64", "offset"),  # to be added to each address
     ("i32", "active"),
     ("i32", "access"),
-    ("ptr", "data"),  # lane after lane, `width` bytes each
-    ("i32", "flags"),
 ]
 
 
@@ -59,7 +59,10 @@ class _FastAccess:
     def __init__(self, op: str, width: int):
         self.width = width
         self.f = f = FunctionBuilder(f"{op}{width}", "void", _ARGUMENTS)
-        self.context, self.addresses, self.active, self.access, self.data, self.flags = f.arguments.values()
+        self.context, addresses, offset, self.active, access = f.arguments.values()
+        self.addresses = f.add(addresses, f.splat(offset))
+        self.access, self.flags = split_access(f, access)
+        self.data = get(f, self.context, Slot.DATA, "ptr")
         self.slow = f.label("slow")
 
     # -- the two functions -----------------------------------------------------------------------

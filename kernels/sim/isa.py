@@ -91,8 +91,14 @@ SPECIAL_REGISTERS = frozenset(
 )
 
 
+#: Longer entries, calls inlined, are refused: they would take minutes to compile.
+MAX_INSTRUCTIONS = 50_000
+
+
 def check_supported(function: Function) -> None:
     """Raise UnsupportedPTX at the first instruction that the executors lack."""
+    if len(function.code) > MAX_INSTRUCTIONS:
+        raise unsupported(function.code[MAX_INSTRUCTIONS], f"more than {MAX_INSTRUCTIONS} instructions")
     for instruction in function.code:
         _check(function, instruction)
 

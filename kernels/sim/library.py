@@ -25,8 +25,9 @@ from .context import (
 from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
 from .ir import LANES, FunctionBuilder, Value, integer, module_text, vector
 
-#: Flags of an access.
+#: Flags of an access. Compiled code hands over the access's number, and the flags above it.
 STORE, UNCOUNTED = 1, 2
+FLAG_SHIFT = 24
 
 
 def base_module() -> str:
@@ -68,6 +69,11 @@ def copy_bytes(f: FunctionBuilder, to: Value, source: Value, size: Value) -> Non
 
 def clear_bytes(f: FunctionBuilder, pointer: Value, size: Value) -> None:
     f.call("void", "llvm.memset.p0.i64", [pointer, integer(0, "i8"), size, Value("i1", "false")])
+
+
+def split_access(f: FunctionBuilder, access: Value) -> tuple[Value, Value]:
+    """Number and flags of an access."""
+    return f.and_(access, (1 << FLAG_SHIFT) - 1), f.binary("lshr", access, FLAG_SHIFT)
 
 
 def unless_uncounted(f: FunctionBuilder, flags: Value):
@@ -385,20 +391,11 @@ def _careful() -> FunctionBuilder:
 
 def _load_uniform() -> FunctionBuilder:
     """A load whose lanes all read one address; one element comes back."""
-    f = FunctionBuilder(
-        "load_uniform",
-        "void",
-        [
-            ("ptr", "context"),
-            ("i64", "address"),
-            ("i32", "active"),
-            ("i32", "access"),
-            ("ptr", "data"),
-            ("i64", "width"),
-            ("i32", "flags"),
-        ],
-    )
-    context, address, active, access, data, width, flags = f.arguments.values()
+    arguments = [("ptr", "context"), ("i64", "address"), ("i32", "active"), ("i32", "access"), ("i64", "width")]
+    f = FunctionBuilder("load_uniform", "void", arguments)
+    context, address, active, access, width = f.arguments.values()
+    access, flags = split_access(f, access)
+    data = get(f, context, Slot.DATA, "ptr")
     clear_bytes(f, data, width)
     with f.when(f.icmp("eq", active, 0), unlikely=True):
         f.ret()

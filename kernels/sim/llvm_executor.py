@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,11 @@ from .launch import WARP, Buffer, Launch
 from .lower import lower
 from .program import Entry, Program
 
+#: Code up to this length fits on any thread's stack; longer code pays this much stack for an instruction.
+ORDINARY_INSTRUCTIONS = 4000
+FRAME_BYTES = 1024
+
+_stack_lock = threading.Lock()
 _DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -45,8 +51,24 @@ def run(launch: Launch) -> tuple[list[Fault], Counters]:
     code = compiled(launch.program, launch.entry)
     tables = _Tables(launch, code)
     if launch.blocks and launch.threads_per_block:
-        _DRIVE(jit.drive_address())(tables.context.ctypes.data, code.warp)
+        _call(tables.context, code.warp, len(launch.entry.function.code))
     return tables.result()
+
+
+def _call(context: np.ndarray, warp: int, instructions: int) -> None:
+    """Run the machine code; long code has a large frame and gets a stack of its own."""
+    drive = _DRIVE(jit.drive_address())
+    if instructions <= ORDINARY_INSTRUCTIONS:
+        drive(context.ctypes.data, warp)
+        return
+    with _stack_lock:
+        before = threading.stack_size(FRAME_BYTES * instructions)
+        try:
+            thread = threading.Thread(target=drive, args=(context.ctypes.data, warp))
+            thread.start()
+        finally:
+            threading.stack_size(before)
+    thread.join()
 
 
 def compiled(program: Program, entry: Entry) -> Compiled:
@@ -101,6 +123,7 @@ class _Tables:
             Slot.BLOCKS: self.blocks,
             Slot.PARAMS: np.frombuffer(launch.params + bytes(8), np.uint8),
             Slot.THREADS: self._threads(),
+            Slot.DATA: _aligned(np.zeros(16 * WARP, np.uint8)),
             Slot.MASKS: self._masks(),
             Slot.LOCAL: np.zeros(local, np.uint8),
             Slot.LOCAL_WRITTEN: np.zeros(local, np.uint8),
@@ -136,12 +159,7 @@ class _Tables:
         linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
         x, y, _ = self.launch.block
         coordinates = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int32)
-        room = np.zeros(coordinates.nbytes + 64, np.uint8)
-        start = -room.ctypes.data % 64
-        aligned = room[start : start + coordinates.nbytes]
-        aligned[:] = coordinates.reshape(-1).view(np.uint8)
-        self.kept.append(room)
-        return aligned
+        return _aligned(coordinates.reshape(-1).view(np.uint8))
 
     def _masks(self) -> np.ndarray:
         linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
@@ -195,3 +213,11 @@ class _Tables:
             fields = [int(v) for v in self.tallies[access, number, : len(AccessField)]]
             tally.accesses[self.accesses[access], int(number)] = AccessTally(*fields)
         return tally
+
+
+def _aligned(data: np.ndarray) -> np.ndarray:
+    """A copy of some bytes that begins at a multiple of 64."""
+    room = np.zeros(data.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    room[start : start + data.nbytes] = data
+    return room[start : start + data.nbytes]  # keeps `room` alive

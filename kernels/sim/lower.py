@@ -69,7 +69,6 @@ class _Lowering:
         self.live_slot = f.alloca("i32", align=4)
         self.depth_slot = f.alloca("i64")
         self.stack = f.alloca("i32", 4 * STACK_ENTRIES, 16)
-        self.data = f.alloca("i8", 16 * LANES, 64)
         self.budget_slot = f.alloca("i64")
         self._prologue()
         for block in self.graph.blocks:
@@ -90,6 +89,7 @@ class _Lowering:
         f.store(limit, self.budget_slot)
         self.limit = limit
         self.counters = get(f, self.context, Slot.BLOCKS, "ptr")
+        self.data = get(f, self.context, Slot.DATA, "ptr")
         self.params = get(f, self.context, Slot.PARAMS, "ptr")
         if self.graph.blocks:
             for name in sorted(self.graph.live_in[0]):  # registers that the code may read before it writes them
@@ -131,7 +131,7 @@ class _Lowering:
         self.block = index
         self.values: dict[str, Value] = {}
         self.dirty: set[str] = set()
-        self.converted: dict[tuple[str, str, bool], Value] = {}
+        self.converted: dict[str, dict[tuple[str, bool], Value]] = {}
         self.mask_lanes: Value | None = None
 
     def _block(self, block: Block) -> None:
@@ -308,8 +308,7 @@ class _Lowering:
             value = self._blend(keep, value, self._current(name), is_mask)
         self.values[name] = value
         self.dirty.add(name)
-        for key in [k for k in self.converted if k[0] == name]:
-            del self.converted[key]
+        self.converted.pop(name, None)
 
     def _blend(self, keep: Value, new: Value, old: Value, is_mask: bool) -> Value:
         f = self.f
@@ -355,15 +354,15 @@ class _Lowering:
         return None if offset is None else window(LOCAL_WINDOW) + offset
 
     def _read_register(self, name: str, kind: ScalarType, lanes: bool) -> Value:
-        key = (name, kind.name, lanes)
-        value = self.converted.get(key)
+        forms = self.converted.setdefault(name, {})
+        value = forms.get((kind.name, lanes))
         if value is None:
             value = self._special(name) if name[0] == "%" and not self._is_declared(name) else self._current(name)
             if kind is not PREDICATE:
                 value = self._as_type(value, kind)
                 if lanes and not is_vector(value.type):
                     value = self.f.splat(value)
-            self.converted[key] = value
+            forms[kind.name, lanes] = value
         return value
 
     def _as_type(self, value: Value, kind: ScalarType) -> Value:
@@ -551,21 +550,26 @@ class _Lowering:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _address(self, address: Address) -> Value:
-        """A 64-bit address: a scalar where it is uniform."""
+    def _address(self, address: Address) -> tuple[Value, Value]:
+        """A 64-bit address as base and offset; the base is a scalar where it is uniform."""
+        offset = integer(address.offset, "i64")
         if address.base is None:
-            return integer(address.offset, "i64")
+            return integer(0, "i64"), offset
         if isinstance(address.base, Name):
-            return self._read(Name(address.base.name, address.base.offset + address.offset), TYPES["u64"], False)
+            return self._read(address.base, TYPES["u64"], False), offset
         name = address.base.name
         bits = self.function.register_type(name).bits
         base = self._read_register(name, TYPES[f"u{bits}"], self._is_varying(name))
-        base = self.f.resize(base, vector("i64") if is_vector(base.type) else "i64")
-        return self.f.add(base, address.offset) if address.offset else base
+        return self.f.resize(base, vector("i64") if is_vector(base.type) else "i64"), offset
 
-    def _flags(self, ins: Instruction) -> Value:
-        flags = library.STORE if ins.opcode == "st" else 0
-        return integer(flags | (library.UNCOUNTED if ins.has("const") else 0))
+    def _row_address(self, address: Address) -> list[Value]:
+        base, offset = self._address(address)
+        return [base if is_vector(base.type) else self.f.splat(base), offset]
+
+    def _access(self, pc: int, ins: Instruction) -> Value:
+        """Number and flags of an access."""
+        flags = (library.STORE if ins.opcode == "st" else 0) | (library.UNCOUNTED if ins.has("const") else 0)
+        return integer(self.accesses[pc] | flags << library.FLAG_SHIFT)
 
     def _load(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         to, place = ins.operands
@@ -576,17 +580,16 @@ class _Lowering:
             return
         f = self.f
         kind = ins.type
-        address = self._address(place)
         width = kind.size * ins.width
         active = self.mask if guard is None else guard
-        tail = [active, integer(self.accesses[pc]), self.data]
-        if all(not self._is_varying(r) for p in parts for r in registers_of(p)) and not is_vector(address.type):
-            f.call("void", "load_uniform", [self.context, address, *tail, integer(width, "i64"), self._flags(ins)])
+        access = self._access(pc, ins)
+        if self._all_uniform((to, place)):
+            base, offset = self._address(place)
+            address = f.add(base, offset) if place.offset else base
+            f.call("void", "load_uniform", [self.context, address, active, access, integer(width, "i64")])
             values = [f.load(llvm_type(kind), self.data, i * kind.size) for i in range(len(parts))]
         else:
-            if not is_vector(address.type):
-                address = f.splat(address)
-            f.call("void", f"load{width}", [self.context, address, *tail, self._flags(ins)])
+            f.call("void", f"load{width}", [self.context, *self._row_address(place), active, access])
             values = self._rows(llvm_type(kind), len(parts))
         for part, value in zip(parts, values):
             self._finish(part, value, kind, guard)
@@ -618,13 +621,10 @@ class _Lowering:
             half = len(values) // 2
             values = [self._interleave(values[i], values[i + half]) for i in range(half)]
         f.store(values[0], self.data, align=64)
-        address = self._address(place)
-        if not is_vector(address.type):
-            address = f.splat(address)
         width = ins.type.size * ins.width
         active = self.mask if guard is None else guard
-        access = integer(self.accesses[pc])
-        f.call("void", f"store{width}", [self.context, address, active, access, self.data, self._flags(ins)])
+        access = self._access(pc, ins)
+        f.call("void", f"store{width}", [self.context, *self._row_address(place), active, access])
 
     def _interleave(self, a: Value, b: Value) -> Value:
         count = int(a.type[1 : a.type.index(" ")])
