@@ -193,7 +193,8 @@ def traffic(seen: Traffic) -> RenderableType:
 
 def as_text(drawn: RenderableType, width: int = 100) -> str:
     """A drawing as plain text, for notebooks without HTML and for files."""
-    console = Console(width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    # In a notebook rich would otherwise display the text besides capturing it.
+    console = Console(width=width, color_system=None, force_terminal=False, force_jupyter=False)
     with console.capture() as capture:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())

@@ -261,3 +261,26 @@ def test_the_notebook_and_the_command_line_say_the_same(lab: Notebook, solved: d
     assert here == [
         (c["check"], c["passed"], c["score"], c["rationale"]) for c in there if c["task"] == "direct_report"
     ]
+
+
+def test_in_a_real_jupyter_kernel_each_cell_shows_one_thing(solved: dict[str, str]) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    sources = [
+        f"from convladder.autograde import check, measure, open_lab\nopen_lab({LAB!r})",
+        solved["direct_guarded"],
+        "check('direct_guarded')",
+        "measure('direct_guarded')",
+        "%%cuda direct_guarded\n__global__ void f() { foo; }",
+        "check('no_task')",
+    ]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    NotebookClient(
+        nbformat.v4.new_notebook(cells=cells), timeout=60, allow_errors=True, kernel_name="python3"
+    ).execute()
+    shown = [cell.outputs for cell in cells]
+    assert [len(outputs) for outputs in shown] == [1] * len(cells)
+    assert all({"text/html", "text/plain"} <= set(outputs[0].data) for outputs in shown[1:5])
+    assert shown[5][0].output_type == "error"
+    assert shown[5][0].traceback == [shown[5][0].evalue]
