@@ -345,11 +345,11 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
     up = ins.has("rp")
     if ins.has("ftz"):
         s = [_flush(f, x) for x in s]
-    wide = [f.cast("fpext", x, "double") for x in s]
+    wide = [f.cast("fpext", x, "double") for x in s if not x.type.startswith("i")]
     zero = real(0.0, "double")
     parts: tuple[Value, Value] | None = None
     if ins.opcode == "cvt":
-        high, low = wide[0], zero
+        high, low = (wide[0], zero) if wide else _two_sum(f, *_halves(f, s[0], ins.types[-1].is_signed))
     elif ins.opcode == "mul":
         high, low = f.binary("fmul", wide[0], wide[1]), zero  # exact
     else:
@@ -375,6 +375,14 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
     if ins.has("ftz"):
         result = _flush(f, result)
     return _saturate(f, result) if ins.has("sat") else result
+
+
+def _halves(f: FunctionBuilder, x: Value, signed: bool) -> tuple[Value, Value]:
+    """An integer as the sum of two doubles."""
+    wide = f.resize(x, "i64", signed)
+    high = f.cast("sitofp" if signed else "uitofp", f.binary("ashr" if signed else "lshr", wide, 32), "double")
+    low = f.cast("uitofp", f.and_(wide, 0xFFFFFFFF), "double")
+    return f.binary("fmul", high, real(2.0**32, "double")), low
 
 
 def _two_sum(f: FunctionBuilder, a: Value, b: Value) -> tuple[Value, Value]:

@@ -89,6 +89,8 @@ class _Inliner:
             outer = pieces.pop(actual.name + suffix, {})
             inside[formal + inner] = _copy(out, outer, actual.name + suffix, formal + inner, call)
         body = self.expand(callee, inner, callers, inside)
+        # Code of the compiler's own library has no line: it belongs to the line that calls it.
+        body.code = [ins if ins.line else replace(ins, line=call.line) for ins in body.code]
         offset = len(out.code)
         out.code += body.code
         out.labels.update({label: at + offset for label, at in body.labels.items()})

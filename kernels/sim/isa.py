@@ -75,7 +75,6 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "bra": "uni",
         "ret": "uni",
         "exit": "",
-        "trap": "",
         "membar": "gl cta sys",
         "fence": "acq_rel sc gpu cta sys",
         "prefetch": "global L1 L2",
@@ -124,7 +123,7 @@ def _check(function: Function, instruction: Instruction) -> None:
 
 def _can_round(instruction: Instruction) -> bool:
     if instruction.opcode == "cvt":
-        return instruction.types == (TYPES["f32"], TYPES["f64"])
+        return instruction.types[0] is TYPES["f32"] and instruction.types[1] is not TYPES["f32"]
     return instruction.type is TYPES["f32"]
 
 

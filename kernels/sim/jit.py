@@ -48,28 +48,36 @@ def _machine(level: int) -> llvm.TargetMachine:
     return target.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
-def compile_object(ir: str, level: int) -> bytes:
-    """Machine code of a module. Level 0 compiles fast; from 2 on LLVM's passes run as well."""
-    machine = _machine(level)
+def compile_object(ir: str, thorough: bool) -> bytes:
+    """Machine code of a module.
+
+    Kernels are compiled fast: their IR is written to need no passes. Library code is compiled thoroughly: the
+    three passes that undo its builder's stack slots make it as fast as all of LLVM's, in a third of the time.
+    """
+    machine = _machine(int(thorough))
     module = llvm.parse_assembly(ir)
-    if level >= 2:
-        options = llvm.create_pipeline_tuning_options(speed_level=level)
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+    if thorough:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_sroa_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
     return machine.emit_object(module)
 
 
-def address_of(ir: str, function: str, level: int = 0) -> int:
+def address_of(ir: str, function: str, thorough: bool = False) -> int:
     """Address of a function of a module: compiled, from the cache, or still in memory."""
     with _lock:
         _start()
-        key = hashlib.sha256("\n".join((ir, function, str(level), llvmlite.__version__, *_host())).encode()).hexdigest()
+        key = hashlib.sha256(
+            "\n".join((ir, function, str(thorough), llvmlite.__version__, *_host())).encode()
+        ).hexdigest()
         if key not in _addresses:
             body = objectcache.read(key)
             if body is None:
-                body = compile_object(ir, level)
+                body = compile_object(ir, thorough)
                 objectcache.write(key, body)
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(level))
+            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(int(thorough)))
             engine.add_object_file(llvm.ObjectFileRef.from_data(body))
             engine.finalize_object()
             _engines.append(engine)
@@ -82,7 +90,7 @@ def drive_address() -> int:
     """The loop over blocks and warps; loading it makes the whole base library known to later modules."""
     with _lock:
         ir = library.base_module()
-        address = address_of(ir, "drive", level=2)
+        address = address_of(ir, "drive", thorough=True)
         for name in ("count", "careful", "load_uniform"):
             llvm.add_symbol(name, _engines[-1].get_function_address(name))
         return address
@@ -93,6 +101,6 @@ def require_access(width: int) -> None:
     """Make the accesses of a width known to later modules."""
     with _lock:
         drive_address()
-        address_of(fast_access.access_module(width), f"load{width}", level=2)
+        address_of(fast_access.access_module(width), f"load{width}", thorough=True)
         for name in (f"load{width}", f"store{width}"):
             llvm.add_symbol(name, _engines[-1].get_function_address(name))

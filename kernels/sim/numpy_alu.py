@@ -384,7 +384,11 @@ def convert(ins: Instruction, x: Lanes) -> Lanes:
         x = flush(x) if ins.has("ftz") else x
         return saturate(x) if ins.has("sat") else x
     if to.is_float:
-        return x.astype(to.dtype)
+        if _direction(ins) == "rn":
+            return x.astype(to.dtype)
+        high_part = (x >> x.dtype.type(x.dtype.itemsize * 4)).astype(F64) * 2.0 ** (x.dtype.itemsize * 4)
+        low_part = (x & x.dtype.type(2 ** (x.dtype.itemsize * 4) - 1)).astype(F64)
+        return round_to_single(*two_sum(high_part, low_part), _direction(ins))
     if ins.has("sat"):
         limits = np.iinfo(to.dtype)
         return np.array([min(max(int(v), limits.min), limits.max) for v in x], to.dtype)

@@ -597,6 +597,14 @@ def test_integers_become_the_nearest_float(engine, to, source):
     same(got, np.array(expected, dtype(to)))
 
 
+@pytest.mark.parametrize("source", INTEGERS)
+@pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
+def test_integers_become_floats_in_every_direction(engine, direction, source):
+    (a,) = columns = table((source,))
+    got = execute(engine, f"cvt.{direction}.f32.{source} %out, %s0;", "f32", (source,), columns)
+    same(got, np.array([rounded(Fraction(int(x)), direction) for x in a], np.float32))
+
+
 ROUND = {"rni": lambda x: round(Fraction(x)), "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
 
 
