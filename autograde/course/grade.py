@@ -32,6 +32,7 @@ from ..judge import judging, score
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import CheckRecord, SubmissionRecord
+from ..judge.sandbox import SandboxPolicy
 from . import pool
 
 
@@ -291,7 +292,7 @@ class _Job:
             timing=self.settings.timing,  # type: ignore[arg-type]
             hidden=True,
             secret=self.secret,
-            sandbox=self.settings.sandbox,
+            sandbox=SandboxPolicy(self.settings.sandbox, gpu=self.settings.on == "gpu"),  # type: ignore[arg-type]
         )
         record.environment |= self._marks()
         return record

@@ -108,9 +108,10 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
 
     The notebook's own kernels run as a plain child process: check your own work, grade other people's.
     """
-    from ..judge import judging, spec, submission
+    from ..judge import judging, sandbox, spec, submission
     from . import terminal
 
+    _require_device(on)
     loaded = spec.load(lab or infer_lab(notebook, spec.names()))
     read = submission.read(notebook, loaded)
     record = judging.judge(
@@ -121,7 +122,7 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
         timing="counters",
         hidden=False,
         secret=b"public",
-        sandbox="none",
+        sandbox=sandbox.SandboxPolicy("none", gpu=on == "gpu"),
     )
     if as_json:
         click.echo(record.to_json(), nl=False)
@@ -180,6 +181,7 @@ def grade(
     """
     from ..course.grade import Settings
 
+    _require_device(on)
     sandbox = "none" if no_sandbox else _require_sandbox()
     settings = Settings(on=on, timing=timing, sandbox=sandbox, workers=workers or cores(), force=force)
     _grade(lab, submissions, out or Path("grades", lab), settings)
@@ -188,6 +190,14 @@ def grade(
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _require_device(on: str) -> None:
+    """Raise BackendError now where there is no GPU, not once for each submission."""
+    if on == "gpu":
+        from ...kernels.gpu import cupy_module
+
+        cupy_module()
 
 
 def _require_sandbox() -> str:

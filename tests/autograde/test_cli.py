@@ -22,6 +22,7 @@ from convladder import __version__
 from convladder.autograde.course import build
 from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import sandbox
+from convladder.kernels import gpu
 
 LAB = "01_direct"
 SAXPY = """
@@ -283,6 +284,15 @@ def test_a_class_that_cannot_be_graded_is_told_in_a_paragraph(
     assert said in shown or "99_none" in shown
 
 
+@pytest.mark.skipif(gpu.available(), reason="there is a GPU here")
+def test_without_a_gpu_nothing_is_graded_on_one(submissions: Path, notebook: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    arguments = ["--submissions", submissions, "--out", out, "--no-sandbox", "--on", "gpu"]
+    assert "CuPy" in assert_told(convladder("grade", LAB, *arguments))
+    assert not out.exists()
+    assert "CuPy" in assert_told(convladder("check", notebook, "--on", "gpu"))
+
+
 def test_two_graders_of_one_class_leave_one_whole_class(submissions: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, "-m", "convladder.autograde.faces.cli", "grade", LAB, "--submissions", str(submissions),
@@ -313,6 +323,22 @@ def test_an_interrupted_grader_says_how_to_go_on(submissions: Path, tmp_path: Pa
     assert "Traceback" not in stderr
     for path in (out / "records").glob("*.json"):
         json.loads(path.read_text())
+
+
+@pytest.mark.full
+def test_the_demo_grades_the_sample_class_and_tells_each_lost_point(tmp_path: Path) -> None:
+    from convladder.autograde.course import sample
+
+    shown = convladder("demo", "--out", tmp_path / "demo")
+    assert shown.exit_code == 0, shown.output
+    assert str(tmp_path / "demo" / "index.html") in shown.output
+    rows = {row["student"]: row for row in csv.DictReader(io.StringIO((tmp_path / "demo" / "grades.csv").read_text()))}
+    assert rows[sample.SOLVED]["total"] == rows[sample.SOLVED]["max"]
+    assert rows[sample.STUB]["total"] == "0"
+    assert len(rows) == 2 + len(sample.mistakes(LAB))
+    for student, row in rows.items():
+        page = Text((tmp_path / "demo" / "feedback" / f"{student}.html").read_text())
+        assert (row["total"] == row["max"]) == ("✗" not in page.words and "◐" not in page.words)
 
 
 # --- build and prove -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,10 @@ class Notebook:
 
 @pytest.fixture(scope="module")
 def shell() -> Iterator[Any]:
+    main = sys.modules["__main__"]  # IPython puts its own in this place
     yield InteractiveShell.instance()
     InteractiveShell.clear_instance()
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 
 from convladder.autograde.course.grade import Grades
 from convladder.autograde.faces import report, terminal, traffic
+from convladder.autograde.faces.pictures import wrong_map
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
 from convladder.kernels.result import Access, Branch, Counters
 
@@ -204,6 +205,50 @@ def test_a_message_of_an_included_file_has_no_line_of_the_cell() -> None:
 )
 def test_points_are_written_as_people_write_them(value: float, shown: str) -> None:
     assert report.points(value) == shown
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def evidence(shape: list[int], wrong: list[list[int]]) -> dict[str, Any]:
+    axes = ["n", "k", "p", "q"][-len(shape) :]
+    return {"array": "y", "shape": shape, "axes": axes, "element": wrong[0], "wrong_elements": wrong}
+
+
+def test_a_map_shows_the_plane_of_the_first_wrong_element_alone() -> None:
+    drawn = wrong_map(evidence([2, 1, 2, 3], [[1, 0, 0, 2], [1, 0, 1, 2], [0, 0, 0, 0]]))
+    assert drawn is not None
+    assert drawn.text() == "· · x\n· · x"
+    assert "y[1,0,p,q]" in drawn.caption
+    assert "2 of 6 elements wrong" in drawn.caption
+    svg = drawn.svg()
+    assert svg.count("<rect") == 6
+    assert svg.count("<path") == 2
+    assert f'aria-label="{drawn.caption}"' in svg
+
+
+def test_a_large_plane_is_folded_and_says_so() -> None:
+    drawn = wrong_map(evidence([100, 96], [[99, 95]]))
+    assert drawn is not None
+    assert (len(drawn.cells), len(drawn.cells[0])) == (34, 32)
+    assert drawn.cells[33][31]
+    assert sum(map(sum, drawn.cells)) == 1
+    assert "3 x 3 elements" in drawn.caption
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{}, evidence([4], [[1]]), {"shape": 3}, {**evidence([2, 2], [[0, 0]]), "wrong_elements": [[9, 9]]},
+     {**evidence([2, 2], [[0, 0]]), "axes": []}],
+)  # fmt: skip
+def test_evidence_that_is_no_map_draws_none(broken: dict[str, Any]) -> None:
+    assert wrong_map(broken) is None
+
+
+def test_a_hostile_array_name_is_escaped_in_the_picture() -> None:
+    drawn = wrong_map({**evidence([2, 2], [[0, 0]]), "array": '"><script>'})
+    assert drawn is not None
+    assert "<script" not in drawn.svg()
 
 
 # --- counters ------------------------------------------------------------------------------------
