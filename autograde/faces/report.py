@@ -285,6 +285,8 @@ def _overall(checks: Sequence[CheckRecord]) -> State:
 
 def _of(checks: Sequence[CheckRecord]) -> str:
     machine = [c for c in checks if not c.manual]
+    if not sum(c.max for c in checks):
+        return ""
     if not machine:
         return f"{points(sum(c.max for c in checks))} by hand"
     return f"{points(sum(c.score for c in machine))} / {points(sum(c.max for c in machine))}"

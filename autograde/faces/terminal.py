@@ -127,6 +127,8 @@ def record(judged: SubmissionRecord, titles: Mapping[str, str]) -> RenderableTyp
     """What `convladder check` prints of one notebook."""
     parts: list[RenderableType] = [Text.assemble(symbol(FAILED), f" {plain(p)}") for p in judged.problems]
     parts.append(checks(judged.checks, titles))
+    if not judged.max + judged.manual_max:
+        return Group(*parts, Text("\nThis lab is not graded.", "bold"))
     manual = f", and {points(judged.manual_max)} given by hand" if judged.manual_max else ""
     parts.append(Text(f"\n{points(judged.score)} of {points(judged.max)} points{manual}", "bold"))
     return Group(*parts)
@@ -156,7 +158,7 @@ def _reasons(judged: SubmissionRecord) -> list[tuple[Text, Text]]:
     rows += [(Text(f"−{points(loss.points)}", _STYLES[loss.state.style]), _reason(loss)) for loss in found]
     if not rows:
         by_hand = f"; {points(judged.manual_max)} more {BY_HAND.word}" if judged.manual_max else ""
-        rows = [(symbol(PASSED), Text(f"full points{by_hand}", "dim"))]
+        rows = [(symbol(PASSED), Text(f"everything passed{by_hand}", "dim"))]
     return rows
 
 
