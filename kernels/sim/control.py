@@ -42,7 +42,7 @@ class Control:
         f.store(initial, self.live_slot)
         f.store(integer(0, "i64"), self.depth_slot)
         limit = f.intrinsic("smin", get(f, self.context, Slot.WARP_BUDGET), get(f, self.context, Slot.LAUNCH_BUDGET))
-        f.store(limit, self.budget_slot)
+        f.store(f.sub(limit, self.entry.warp_price), self.budget_slot)
         self.limit = limit
         self.counters = get(f, self.context, Slot.BLOCKS, "ptr")
 

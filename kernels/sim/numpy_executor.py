@@ -121,7 +121,8 @@ class _Warp:
         size = self.launch.entry.local_layout[1]
         self.local = np.zeros((WARP, size), np.uint8)
         self.local_written = np.zeros((WARP, size), bool)
-        self.budget = self.launch.warp_budget
+        self.budget = self.launch.warp_budget - self.launch.entry.warp_price
+        owner.budget -= self.launch.entry.warp_price
 
     def _special_registers(self, warp: int) -> dict[str, Lanes]:
         threads = [self.launch.thread_index(self.first_thread + lane) for lane in range(WARP)]

@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from ..errors import UnsupportedPTX
+from ..result import Fault
 from . import cfg, ptx
 from .addresses import window
 from .calls import inline_calls
@@ -32,6 +34,13 @@ FLOPS = {"fma": 2, "mad": 2} | dict.fromkeys(
 #: A launch pays for its work: 1 for each instruction that a warp issues, and this much more for a load or store,
 #: which is that much slower to simulate.
 ACCESS_PRICE = 16
+
+#: Starting a warp costs as much as this many instructions, and clearing its local memory this much for a byte
+#: of each thread.
+WARP_PRICE, LOCAL_BYTE_PRICE = 64, 2
+
+#: CUDA's limit of a thread's local memory, and ours of a module's variables.
+LOCAL_BYTES, VARIABLE_BYTES = 512 << 10, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,14 @@ class Entry:
                 end = -(-end // variable.align) * variable.align
                 offsets[variable.name] = end
                 end += variable.size
+        if end > LOCAL_BYTES:
+            raise _too_large(f"the local arrays of a thread take {end} bytes", LOCAL_BYTES)
         return offsets, end
+
+    @property
+    def warp_price(self) -> int:
+        """What starting a warp costs of a launch's budget."""
+        return WARP_PRICE + LOCAL_BYTE_PRICE * self.local_layout[1]
 
 
 @dataclass
@@ -135,6 +151,9 @@ def load(text: str) -> Program:
     }
     program = Program(entries, {})
     variables = [v for v in module.variables.values() if v.space in ("const", "global")]
+    size = sum(v.size for v in variables)
+    if size > VARIABLE_BYTES:
+        raise _too_large(f"the module's variables take {size} bytes", VARIABLE_BYTES)
     for variable in variables:
         data = np.zeros(variable.size, np.uint8)
         data[: len(variable.init)] = np.frombuffer(variable.init, np.uint8)
@@ -145,3 +164,7 @@ def load(text: str) -> Program:
                 address = window(program.symbol_numbers[r.symbol]) + r.addend
                 program.symbols[variable.name].data[r.at : r.at + 8].view(np.uint64)[0] = address
     return program
+
+
+def _too_large(what: str, limit: int) -> UnsupportedPTX:
+    return UnsupportedPTX(Fault("unsupported", f"{what}; the engine allows {limit}"))

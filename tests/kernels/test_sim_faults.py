@@ -262,3 +262,21 @@ extern "C" __global__ void bad(int* y) { asm volatile("brkpt;"); }
 """)
     out = engine.run(source, 1, 4, {"y": np.zeros(4, I)}, kernel="good")
     assert out.arrays["y"].tolist() == [3] * 4
+
+
+def test_a_grid_of_trivial_threads_ends_within_the_budget_too(engine):
+    source = 'extern "C" __global__ void k(float* y) { }'
+    out = engine.once("llvm", source, 2**31 - 1, 1024, {"y": floats(1)}, budget=10_000_000)
+    assert out.fault().kind == "budget"
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ('extern "C" __global__ void k(int* y) { int t[200000]; t[*y] = 1; *y = t[y[1]]; }', "local arrays"),
+        ('__device__ double a[200000000]; extern "C" __global__ void k(int* y) { *y = a[*y]; }', "variables"),
+    ],
+)
+def test_memory_that_no_machine_should_spend_is_refused(engine, source, what):
+    with pytest.raises(UnsupportedPTX, match=what):
+        engine.once("llvm", source, 1, 1, {"y": np.zeros(2, I)})
