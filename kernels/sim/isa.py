@@ -6,7 +6,7 @@ UnsupportedPTX before anything runs.
 
 from __future__ import annotations
 
-from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, unsupported
+from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, Vector, unsupported
 from .types import TYPES, ScalarType
 
 _INTS = "u16 u32 u64 s16 s32 s64"
@@ -109,6 +109,8 @@ def _check(function: Function, instruction: Instruction) -> None:
     directed = {"rz", "rm", "rp"} & set(instruction.modifiers)
     if directed and not (instruction.opcode in _DIRECTED and _can_round(instruction)):
         raise unsupported(instruction)
+    if instruction.opcode in ("ld", "st"):
+        _check_access(instruction)
     for operand in instruction.operands:
         inner = [operand.first, operand.second] if isinstance(operand, PredicatePair) else [operand]
         for register in inner:
@@ -119,6 +121,17 @@ def _check(function: Function, instruction: Instruction) -> None:
         target = instruction.operands[0]
         if not isinstance(target, Name) or target.name not in function.labels:
             raise unsupported(instruction)
+
+
+def _check_access(instruction: Instruction) -> None:
+    """An access has an address and as many registers as it moves, 16 bytes at most."""
+    if len(instruction.operands) != 2:
+        raise unsupported(instruction)
+    place, value = instruction.operands if instruction.opcode == "st" else reversed(instruction.operands)
+    parts = len(value.parts) if isinstance(value, Vector) else 1
+    too_wide = instruction.type.size * instruction.width > 16
+    if not isinstance(place, Address) or parts != instruction.width or too_wide:
+        raise unsupported(instruction)
 
 
 def _can_round(instruction: Instruction) -> bool:

@@ -93,8 +93,7 @@ def prepare(
     names = list(entry.param_offsets)
     if len(params) != len(names):
         raise ValueError(f"{entry_name} takes {len(names)} parameters, got {len(params)}")
-    block_size = max([entry.param_offsets[n] + s.size for n, s in zip(names, entry.params)], default=0)
-    data = bytearray(block_size)
+    data = bytearray(entry.param_bytes)
     parameter_names: dict[int, str] = {}
     for name, slot, value in zip(names, entry.params, params):
         if isinstance(value, Buffer):

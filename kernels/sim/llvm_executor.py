@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
 from . import counters, faults, jit, pointers
 from .addresses import LOCAL_WINDOW
@@ -78,7 +79,10 @@ def compiled(program: Program, entry: Entry) -> Compiled:
         jit.drive_address()
         for width in {entry.function.code[pc].type.size * entry.function.code[pc].width for pc in entry.accesses}:
             jit.require_access(width)
-        address = jit.address_of(lower(program, entry), "warp")
+        try:
+            address = jit.address_of(lower(program, entry), "warp")
+        except RuntimeError as error:  # LLVM: types that do not fit, in inline assembly
+            raise UnsupportedPTX(Fault("unsupported", f"the engine cannot compile {entry.name}: {error}")) from error
         found = Compiled(address, pointers.granule(entry), pointers.touched(entry))
         program.prepared[entry.name] = found
     return found

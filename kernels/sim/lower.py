@@ -54,7 +54,7 @@ class _Lowering:
         self.frame.start_block(block.index, self.mask)
         for pc, ins in enumerate(self.graph.code(block), block.start):
             if not (is_branch(ins) or is_return(ins)):
-                self._instruction(pc, ins)
+                self._try(pc, ins)
         last = self.function.code[block.end - 1]
         wanted = self._predicate(last) if len(block.successors) == 2 else None
         self.frame.write_back(self.graph.live_out(block))
@@ -67,6 +67,13 @@ class _Lowering:
         return self.f.not_(predicate) if ins.guard.negated else predicate
 
     # -- instructions ----------------------------------------------------------------------------
+
+    def _try(self, pc: int, ins: Instruction) -> None:
+        """Write an instruction; inline assembly, which nobody has checked, may hold anything."""
+        try:
+            self._instruction(pc, ins)
+        except (KeyError, IndexError, TypeError, ValueError, AssertionError) as error:
+            raise unsupported(ins, "the engine cannot make sense of this instruction") from error
 
     def _instruction(self, pc: int, ins: Instruction) -> None:
         guard = self._guard(ins)
@@ -220,7 +227,7 @@ class _Lowering:
         assert isinstance(place, Address)
         parts = to.parts if isinstance(to, Vector) else (to,)
         if ins.has("param"):
-            self._load_param(ins, place, parts, guard)
+            self._load_param(ins, parts, guard)
             return
         f = self.f
         kind = ins.type
@@ -246,13 +253,11 @@ class _Lowering:
         whole = f.load(f"<{LANES * count} x {element}>", self.data, align=64)
         return [f.shuffle(whole, whole, [lane * count + i for lane in range(LANES)]) for i in range(count)]
 
-    def _load_param(self, ins: Instruction, place: Address, parts: tuple[Operand, ...], guard: Value | None) -> None:
-        offset = None if not isinstance(place.base, Name) else self.entry.param_offsets.get(place.base.name)
-        if offset is None:
-            raise unsupported(ins, "the engine does not execute a load at a computed place of the parameters")
+    def _load_param(self, ins: Instruction, parts: tuple[Operand, ...], guard: Value | None) -> None:
+        start = self.entry.param_place(ins)
         for i, part in enumerate(parts):
-            at = offset + place.offset + i * ins.type.size
-            self.frame.write(part, self.f.load(llvm_type(ins.type), self.params, at, align=1), ins.type, guard)
+            value = self.f.load(llvm_type(ins.type), self.params, start + i * ins.type.size, align=1)
+            self.frame.write(part, value, ins.type, guard)
 
     def _store(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         f = self.f

@@ -34,7 +34,6 @@ from .ptx import (
     PredicatePair,
     Register,
     Vector,
-    unsupported,
 )
 from .types import TYPES, ScalarType, bits_type
 
@@ -342,7 +341,7 @@ class _Warp:
         assert isinstance(address, Address)
         parts = value.parts if isinstance(value, Vector) else (value,)
         if ins.has("param"):
-            self._load_param(ins, address, parts, active)
+            self._load_param(ins, parts, active)
             return
         addresses = self._addresses(address)
         size = ins.type.size
@@ -367,10 +366,8 @@ class _Warp:
             base = self._read(address.base, TYPES["u64"])
         return [(int(b) + address.offset) & (2**64 - 1) for b in base]
 
-    def _load_param(self, ins: Instruction, address: Address, parts: tuple[Operand, ...], active: Lanes) -> None:
-        if not isinstance(address.base, Name):
-            raise unsupported(ins, "the engine does not execute a load at a computed place of the parameters")
-        at = self.launch.entry.param_offsets[address.base.name] + address.offset
+    def _load_param(self, ins: Instruction, parts: tuple[Operand, ...], active: Lanes) -> None:
+        at = self.launch.entry.param_place(ins)
         for i, part in enumerate(parts):
             raw = self.launch.params[at + i * ins.type.size : at + (i + 1) * ins.type.size]
             self._write(part, np.full(WARP, np.frombuffer(raw, ins.type.dtype)[0]), active)

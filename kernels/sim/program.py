@@ -13,7 +13,7 @@ from . import cfg, ptx
 from .addresses import window
 from .calls import inline_calls
 from .isa import check_supported
-from .ptx import Instruction, ParamSlot
+from .ptx import Address, Instruction, Name, ParamSlot, unsupported
 
 
 @dataclass
@@ -102,6 +102,23 @@ class Entry:
             offsets[name] = end
             end += slot.size
         return offsets
+
+    @cached_property
+    def param_bytes(self) -> int:
+        """Size of the parameter block."""
+        return max((self.param_offsets[n] + s.size for n, s in self.module.functions[self.name].params), default=0)
+
+    def param_place(self, load: Instruction) -> int:
+        """Where in the parameter block a ld.param begins. Raises UnsupportedPTX if it is not inside."""
+        address = load.operands[1]
+        assert isinstance(address, Address)
+        base = address.base.name if isinstance(address.base, Name) else None
+        if base not in self.param_offsets:
+            raise unsupported(load, "the engine does not execute a load at a computed place of the parameters")
+        at = self.param_offsets[base] + address.offset
+        if not 0 <= at <= self.param_bytes - load.type.size * load.width:
+            raise unsupported(load, "this load lies outside of the parameters")
+        return at
 
     @cached_property
     def local_layout(self) -> tuple[dict[str, int], int]:

@@ -280,3 +280,26 @@ def test_a_grid_of_trivial_threads_ends_within_the_budget_too(engine):
 def test_memory_that_no_machine_should_spend_is_refused(engine, source, what):
     with pytest.raises(UnsupportedPTX, match=what):
         engine.once("llvm", source, 1, 1, {"y": np.zeros(2, I)})
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ld.param.u64 %rd1, [p+100000000];",
+        "ld.param.u64 %rd1, [nowhere];",
+        "ld.global.v4.u64 {%rd1, %rd2, %rd3, %rd4}, [%rd1];",
+        "st.global.u32 [%rd1], {%r1, %r2};",
+        "st.global.u32 %r1;",
+        "add.s32 %r1;",
+        "add.s32 %r1, %r2, nowhere;",
+        "add.s32 %r1, %unknown, 1;",
+        "mov.u64 %rd1, nowhere;",
+        "fma.rn.f32 %r1, %r2, %r3;",
+        "bra nowhere;",
+    ],
+)
+def test_malformed_assembly_is_refused_not_executed(code):
+    text = f""".version 8.0\n.target sm_80\n.address_size 64
+    .visible .entry k(.param .u64 p) {{ .reg .b32 %r<5>; .reg .b64 %rd<5>; {code} ret; }}"""
+    with pytest.raises(UnsupportedPTX):
+        sim.run(sim.load(text), "k", (1, 1, 1), (32, 1, 1), [sim.Buffer("y", np.zeros(64, np.uint8), True)])
