@@ -116,7 +116,8 @@ def _run_nvrtc(source: str, arch: str, options: Sequence[str]) -> str:
 def _text(nvrtc, size_of, get, program) -> str:
     status, size = size_of(program)
     _require(nvrtc, status)
-    buffer = b" " * size
+    # NVRTC writes into this object. Two bytes at least: Python shares one object among all bytes of length one.
+    buffer = bytes(size + 2)
     (status,) = get(program, buffer)
     _require(nvrtc, status)
     return buffer.decode(errors="replace").rstrip("\0 \n")

@@ -78,6 +78,11 @@ def test_a_syntax_error_names_its_line(on):
     assert "error" in error.value.log
 
 
+def test_compiling_leaves_pythons_shared_objects_alone():
+    compile_cuda(SAXPY)  # its log is empty: one byte, the object that Python shares
+    assert [bytes([i])[0] for i in range(256)] == list(range(256))
+
+
 def test_an_unknown_kernel_lists_those_that_are_there():
     with pytest.raises(KernelNameError, match="no kernel 'daxpy' in the source; its kernels: saxpy"):
         compile_cuda(SAXPY)["daxpy"]
