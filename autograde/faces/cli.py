@@ -238,7 +238,7 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any) -> None:
     index = report.write_class_page(grades, out, spec.title)
     console.print(terminal.class_table(grades))
     for line in _closing(grades, out, index):
-        console.print(Text(report.plain(line)))
+        console.print(Text(report.plain(line)), soft_wrap=True)  # a path stays in one piece
     if grades.unfinished:
         sys.exit(1)
 
@@ -292,8 +292,8 @@ def demo(out: Path, workers: int | None) -> None:
     there, reason = sandbox.available()
     if not there:
         click.echo(f"No sandbox here ({reason.rstrip('.')}): the sample class, which is our own, runs without one.")
-    for path in building.stale():
-        click.echo(f"{path} is not what its source builds: run `convladder build`.", err=True)
+    for path in building.write([lab]):
+        click.echo(f"built {path}")
     submissions = out / "submissions"
     shutil.rmtree(submissions, ignore_errors=True)
     sample.sample_class(lab, submissions)

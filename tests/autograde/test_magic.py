@@ -280,7 +280,11 @@ def test_in_a_real_jupyter_kernel_each_cell_shows_one_thing(solved: dict[str, st
     ]
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     NotebookClient(
-        nbformat.v4.new_notebook(cells=cells), timeout=60, allow_errors=True, kernel_name="python3"
+        nbformat.v4.new_notebook(cells=cells),
+        timeout=60,
+        allow_errors=True,
+        kernel_name="python3",
+        coalesce_streams=True,  # one print may arrive in two messages
     ).execute()
     shown = [cell.outputs for cell in cells]
     assert [len(outputs) for outputs in shown] == [1] * len(cells)
