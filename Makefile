@@ -36,7 +36,8 @@ lint: .venv/.ready
 	$(BIN)/mypy
 
 lab: .venv/.ready  ## open the labs in JupyterLab
-	$(BIN)/jupyter lab --notebook-dir=labs --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
+	$(BIN)/jupyter labextension disable --level=sys_prefix @jupyterlab/apputils-extension:announcements  # no news prompt
+	$(BIN)/jupyter lab --notebook-dir=labs
 
 build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
 	$(BIN)/convladder build

@@ -205,7 +205,7 @@ def excerpt(evidence: Mapping[str, Any], source: str) -> list[SourceRow]:
     if line < 1:
         return []
     rows = plain(source).split("\n")
-    caret = carets(str(evidence.get("log", ""))).get(line, "")
+    caret = caret_below(str(evidence.get("log", "")), line, str(evidence.get("message", "")))
     if line <= len(rows) and rows[line - 1].strip():
         around = [n for n in (line - 1, line, line + 1) if 1 <= n <= len(rows) and (n == line or rows[n - 1].strip())]
         return [SourceRow(n, rows[n - 1].expandtabs(4), n == line, caret if n == line else "") for n in around]
@@ -221,16 +221,22 @@ def _blamed(evidence: Mapping[str, Any]) -> int:
     return next((line for line in lines if isinstance(line, int) and line > 0), 0)
 
 
-_POINTED = re.compile(r"\((?P<line>\d+)\): \w[^\n]*\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^")
+_POINTED = re.compile(
+    r"\((?P<line>\d+)\): [\w ]+(?: #[\w-]+)?: (?P<message>[^\n]*)\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^"
+)
 
 
-def carets(log: str) -> dict[int, str]:
-    """Where the compiler's log points in each line: blanks and a caret, to stand below the line."""
-    found: dict[int, str] = {}
-    for match in _POINTED.finditer(log):
-        before = match["text"][: len(match["indent"])].expandtabs(4)
-        found.setdefault(int(match["line"]), " " * len(before) + "^")
-    return found
+def caret_below(log: str, line: int, message: str = "") -> str:
+    """Where the compiler's log points in a line: blanks and a caret, to stand below the line; "" where it does not.
+
+    Of several messages about the line, the one that says `message` decides, else the first.
+    """
+    about = [match for match in _POINTED.finditer(log) if int(match["line"]) == line]
+    said = [match for match in about if match["message"].strip() == message] or about
+    if not said:
+        return ""
+    before = said[0]["text"][: len(said[0]["indent"])].expandtabs(4)
+    return " " * len(before) + "^"
 
 
 @dataclass(frozen=True)
@@ -250,7 +256,7 @@ def complaints(error: Mapping[str, Any], source: str) -> list[Complaint]:
     return [
         Complaint(
             plain(f"line {line}: {message}" if line else message),
-            [row for row in excerpt({"line": line, "log": log}, source) if row.at],
+            [row for row in excerpt({"line": line, "log": log, "message": message}, source) if row.at],
         )
         for line, message in listed[:5]
     ]

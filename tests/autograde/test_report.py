@@ -11,6 +11,8 @@ from convladder.autograde.course.grade import Grades
 from convladder.autograde.faces import report, terminal, traffic
 from convladder.autograde.faces.pictures import wrong_map
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
+from convladder.kernels.compiler import compile_ptx
+from convladder.kernels.errors import CompileError
 from convladder.kernels.result import Access, Branch, Counters
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\x1b]0;title\x07&amp;"
@@ -294,3 +296,19 @@ def test_a_traffic_page_escapes_the_source() -> None:
     page = Page(report.traffic_html(traffic.arrange(counted(), f"\n\n{HOSTILE}"), f"title {HOSTILE}"))
     page.assert_harmless()
     assert "title <script>" in page.words
+
+
+def test_each_message_about_a_line_has_a_caret_of_its_own() -> None:
+    source = "__global__ void f(float* y, int n) {\n    y[n] = sum + q;\n}"
+    with pytest.raises(CompileError) as raised:
+        compile_ptx(source)
+    error = {
+        "log": raised.value.log,
+        "diagnostics": [(d.line, d.severity, d.message) for d in raised.value.diagnostics],
+    }
+    pointed = {
+        complaint.message: row.text[row.caret.index("^")]
+        for complaint in report.complaints(error, source)
+        for row in complaint.excerpt
+    }
+    assert pointed == {'line 2: identifier "sum" is undefined': "s", 'line 2: identifier "q" is undefined': "q"}
