@@ -301,6 +301,45 @@ def demo(out: Path, workers: int | None) -> None:
     _grade(lab, submissions, out, settings)
 
 
+# --- bench ---------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("suite", type=click.Choice(["engine", "judge"]), default="engine")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures as JSON.")
+def bench(suite: str, out: Path | None) -> None:
+    """Measure what the engine or the judge costs on this machine."""
+    import datetime
+    import json
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from ...kernels import bench as measuring
+    from ..course import bench as judging
+    from ..judge import sandbox
+
+    policy = "bwrap" if sandbox.available()[0] else "none"
+    table = Table("what", "median", "lowest", "highest", "runs", box=None, header_style="bold")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    rows = []
+    console = _console()
+    with console.status(f"measuring the suite {suite} …"):
+        for row in measuring.engine() if suite == "engine" else judging.suite(policy):
+            rows.append(row)
+            figures = (row.seconds, *row.spread)
+            table.add_row(row.what, *(f"{1e3 * t:.1f} ms" for t in figures), str(row.repetitions))
+    console.print(table)
+    machine = measuring.machine()
+    console.print(f"\n{machine['processor']}, {machine['cores']} cores, Python {machine['python']}", soft_wrap=True)
+    if out:
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        record = {"suite": suite, "date": date, "convladder": __version__, "machine": machine}
+        out.write_text(json.dumps({**record, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        click.echo(f"written to {out}")
+
+
 # --- build and prove -----------------------------------------------------------------------------
 
 

@@ -466,3 +466,15 @@ def test_output_into_a_closed_pipe_is_no_traceback(saxpy: Path) -> None:
         os.close(process.stdout.fileno())
         assert b"Traceback" not in process.stderr.read()
         process.stdout = None
+
+
+def test_bench_prints_and_keeps_what_it_measured(tmp_path: Path) -> None:
+    out = tmp_path / "engine.json"
+    shown = convladder("bench", "engine", "--out", out)
+    assert shown.exit_code == 0, shown.output
+    kept = json.loads(out.read_text())
+    assert kept["machine"]["cores"]
+    assert len(kept["rows"]) > 3
+    for row in kept["rows"]:
+        assert 0 < row["spread"][0] <= row["seconds"] <= row["spread"][1]
+        assert row["what"] in shown.output or row["what"][:20] in shown.output
