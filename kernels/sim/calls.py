@@ -13,6 +13,7 @@ from .ptx import (
     Arguments,
     Function,
     Guard,
+    Immediate,
     Instruction,
     Module,
     Name,
@@ -70,7 +71,7 @@ class _Inliner:
                 out.code.append(Instruction("bra", (), (Name(end),), guard, instruction.line, instruction.text))
             else:
                 renamed = rename.instruction(instruction)
-                out.code.append(_param_move(renamed, rename.params, suffix, out, pieces))
+                out.code += _param_moves(renamed, rename.params, suffix, out, pieces)
             if len(out.code) > MAX_INSTRUCTIONS:
                 raise unsupported(instruction, f"more than {MAX_INSTRUCTIONS} instructions after inlining")
         for label in labels_at.get(len(function.code), ()):
@@ -132,33 +133,76 @@ def _copy(
     return copied
 
 
-def _param_move(instruction: Instruction, params: set[str], suffix: str, out: Function, pieces: Pieces) -> Instruction:
-    """ld.param and st.param of a call's parameter become a move of its pseudo register."""
+def _param_moves(
+    instruction: Instruction, params: set[str], suffix: str, out: Function, pieces: Pieces
+) -> list[Instruction]:
+    """ld.param and st.param of a call's parameter become moves of its pseudo registers, one for each element."""
     if instruction.opcode not in ("ld", "st") or not instruction.has("param"):
-        return instruction
-    address = instruction.operands[1 if instruction.opcode == "ld" else 0]
+        return [instruction]
+    value, address = instruction.operands[:: 1 if instruction.opcode == "ld" else -1]
     if not isinstance(address, Address) or not isinstance(address.base, Name):
         raise unsupported(instruction)
     if address.base.name not in params:
-        return instruction  # a parameter of the entry itself
-    if instruction.width != 1:
-        raise unsupported(instruction, "the engine does not execute vector accesses to a call's parameters")
-    kind = instruction.type
-    move = bits_type(max(kind.bits, 16))  # registers are at least 16 bits wide
+        return [instruction]  # a parameter of the entry itself
     name = address.base.name + suffix
-    register = f"{name}+{address.offset}:{kind.bits}"
-    value = Register(register)
     held = pieces.setdefault(name, {})
-    if instruction.opcode == "st":
-        held[register] = out.registers[register] = move
-        return replace(instruction, opcode="mov", modifiers=(move.name,), operands=(value, instruction.operands[1]))
-    if register not in held:
-        raise unsupported(instruction, "the engine cannot split a call's parameter")
-    target = instruction.operands[0]
-    if kind.bits == 8:
-        modifiers = ("s16" if kind.is_signed else "u16", kind.name)
-        return replace(instruction, opcode="cvt", modifiers=modifiers, operands=(target, value))
-    return replace(instruction, opcode="mov", modifiers=(move.name,), operands=(target, value))
+    moves = []
+    for i, part in enumerate(value.parts if isinstance(value, Vector) else (value,)):
+        at = address.offset + i * instruction.type.size
+        if instruction.opcode == "st":
+            moves.append(_store_piece(instruction, part, name, at, out, held))
+        else:
+            moves += _load_piece(instruction, part, name, at, out, held)
+    return moves
+
+
+def _store_piece(
+    store: Instruction, value: Operand, name: str, at: int, out: Function, held: dict[str, ScalarType]
+) -> Instruction:
+    kind = bits_type(max(store.type.bits, 16))  # registers are at least 16 bits wide
+    piece = _piece(name, at, store.type)
+    held[piece] = out.registers[piece] = kind
+    return replace(store, opcode="mov", modifiers=(kind.name,), operands=(Register(piece), value))
+
+
+def _load_piece(
+    load: Instruction, target: Operand, name: str, at: int, out: Function, held: dict[str, ScalarType]
+) -> list[Instruction]:
+    """The part of a piece that a callee reads: the compiler narrows the load where only some bytes matter."""
+    kind = load.type
+    sign = "s" if kind.is_signed else "u"
+    for piece, bits in held.items():
+        begin, size = _extent(name, piece)
+        if not begin <= at <= at + kind.size <= begin + size:
+            continue
+        value = Register(piece)
+        if kind.size == size and kind.bits == bits.bits:
+            return [_moved(load, ("mov", bits.name), target, value)]
+        # As long as only the lowest bytes are read, the conversion picks them itself.
+        moves = []
+        if at > begin:
+            shifted = Register(f"{piece}>>{at - begin}")
+            out.registers[shifted.name] = bits
+            by = Immediate(8 * (at - begin))
+            moves.append(replace(load, opcode="shr", modifiers=(f"u{bits.bits}",), operands=(shifted, value, by)))
+            value = shifted
+        width = max(kind.bits, 16)
+        return [*moves, _moved(load, ("cvt", f"{sign}{width}", f"{sign}{kind.bits}"), target, value)]
+    raise unsupported(load, "the engine cannot join the parts of a call's parameter")
+
+
+def _moved(load: Instruction, opcode: tuple[str, ...], target: Operand, value: Register) -> Instruction:
+    return replace(load, opcode=opcode[0], modifiers=opcode[1:], operands=(target, value))
+
+
+def _piece(name: str, at: int, kind: ScalarType) -> str:
+    return f"{name}+{at}:{kind.size}"
+
+
+def _extent(name: str, piece: str) -> tuple[int, int]:
+    """First byte and size of a piece."""
+    begin, size = piece.removeprefix(f"{name}+").split(":")
+    return int(begin), int(size)
 
 
 class _Renamer:

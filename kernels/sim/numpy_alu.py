@@ -132,7 +132,7 @@ def _fma64(a: float, b: float, c: float) -> float:
     try:
         return float(exact)  # correctly rounded
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _add(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:

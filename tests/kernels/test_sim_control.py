@@ -127,6 +127,23 @@ def test_device_functions_are_called_and_return_in_step(engine):
     assert out.arrays["z"].tolist() == [i * 0.5 * (2 if i & 1 else 1) for i in range(40)]
 
 
+def test_a_function_may_read_only_some_bytes_of_what_it_is_passed(engine):
+    """The compiler narrows the loads of parameters, and passes small members of a struct as a vector."""
+    source = """struct Small { float a; int b; signed char c; };
+    __device__ __noinline__ int low(long long v, int k) {
+        int s = 0; for (int i = 0; i < (k & 3); i++) s += (unsigned char)(v >> 8); return s + (short)(v >> 16); }
+    __device__ __noinline__ float sum(Small s, short h) { return s.a + s.b + s.c + (signed char)h; }
+    extern "C" __global__ void k(const long long* v, int* y, float* z) {
+        int i = threadIdx.x; Small s; s.a = i; s.b = 2 * i; s.c = i - 9;
+        y[i] = low(v[i], i); z[i] = sum(s, i * 100); }"""
+    v = np.random.default_rng(7).integers(-(2**62), 2**62, 40)
+    out = engine.run(source, 1, 40, {"v": v, "y": np.zeros(40, I), "z": np.zeros(40, np.float32)})
+    assert out.faults == []
+    i = np.arange(40)
+    assert out.arrays["y"].tolist() == ((i & 3) * (v >> 8 & 255) + (v >> 16).astype(np.int16)).tolist()
+    assert out.arrays["z"].tolist() == (3 * i + (i - 9) + (i * 100).astype(np.int8)).tolist()
+
+
 def test_structs_and_small_scalars_are_passed_by_value(engine):
     source = """struct G { char c; short s; int n; double d; long long q; };
     extern "C" __global__ void k(double* y, G g, unsigned char u, short v, float f) {

@@ -499,6 +499,12 @@ def rounded(exact: Fraction, direction: str) -> np.float32:
     return min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
 
 
+def test_fma_overflows_to_infinity_of_its_sign(engine):
+    columns = [np.array(c, "f8") for c in ([1e200, -1e200, 1e308], [1e200, 1e200, 1.0], [1.0, 1.0, 1.5e308])]
+    got = execute(engine, "fma.rn.f64 %out, %s0, %s1, %s2;", "f64", ("f64",) * 3, columns)
+    assert got.tolist() == [math.inf, -math.inf, math.inf]
+
+
 @pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "fma"])
 def test_directed_rounding_is_exact(engine, op, direction):
