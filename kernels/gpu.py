@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
@@ -14,7 +15,7 @@ from .errors import BackendError
 from .result import LaunchResult, Triple
 
 if TYPE_CHECKING:
-    from .launch import Argument
+    from .launch import Argument, Ready
 
 
 @cache
@@ -57,6 +58,41 @@ def device_facts() -> dict[str, str]:
         "runtime_cuda": str(cupy.cuda.runtime.runtimeGetVersion()),
         "cupy": cupy.__version__,
     }
+
+
+def device_id() -> str:
+    """The bus address of the GPU that kernels run on: one name for it in every process. Raises BackendError."""
+    runtime = cupy_module().cuda.runtime
+    return str(runtime.deviceGetPCIBusId(runtime.getDevice()))
+
+
+def cache_bytes() -> int:
+    """Size of the second-level cache."""
+    runtime = cupy_module().cuda.runtime
+    return int(runtime.deviceGetAttribute(_L2_CACHE_SIZE, runtime.getDevice()))
+
+
+def fp32_peak_gflops() -> float | None:
+    """Float32 operations a nanosecond at the highest clock, a fused multiply-add being two; None where unknown."""
+    runtime = cupy_module().cuda.runtime
+    properties = runtime.getDeviceProperties(runtime.getDevice())
+    lanes = _FP32_LANES.get((properties["major"], properties["minor"]))
+    clock_khz = 0
+    with contextlib.suppress(runtime.CUDARuntimeError):
+        clock_khz = runtime.deviceGetAttribute(_CLOCK_RATE, runtime.getDevice())
+    if lanes is None or not clock_khz:
+        return None
+    return 2 * lanes * properties["multiProcessorCount"] * clock_khz * 1e-6
+
+
+#: cudaDevAttrClockRate and cudaDevAttrL2CacheSize; CuPy has no names for them.
+_CLOCK_RATE, _L2_CACHE_SIZE = 13, 38
+
+#: FP32 lanes of one multiprocessor, by compute capability (CUDA C++ programming guide, "Arithmetic instructions").
+_FP32_LANES = {
+    (6, 0): 64, (6, 1): 128, (7, 0): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128,
+    (9, 0): 128, (10, 0): 128, (10, 3): 128, (12, 0): 128,
+}  # fmt: skip
 
 
 class GpuImage:
@@ -119,6 +155,14 @@ class GpuImage:
             if isinstance(argument.array, np.ndarray):
                 device.get(out=argument.array)
         return LaunchResult([], None, cupy.cuda.get_elapsed_time(before, after) * 1e3)
+
+    def enqueue(self, launch: Ready) -> None:
+        """Put a launch into CuPy's current stream and do not wait. Its arrays must be on the device already."""
+        function = self._module.get_function(launch.kernel.entry)
+        if launch.shared > 48 * 1024:
+            function.max_dynamic_shared_size_bytes = launch.shared
+        values = tuple(a.scalar if a.array is None else a.array for a in launch.args)
+        function(launch.grid, launch.block, values, shared_mem=launch.shared)
 
     def _to_device(self, argument: Argument) -> Any:
         """The array on the device (a copy of a NumPy array), or the scalar; undefined contents become NaN bytes."""

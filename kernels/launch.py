@@ -63,6 +63,17 @@ class Argument:
 
 
 @dataclass(frozen=True)
+class Ready:
+    """A launch whose sizes and arguments were found to fit: what a back end runs."""
+
+    kernel: Kernel
+    grid: Triple
+    block: Triple
+    args: list[Argument]
+    shared: int
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One kernel of a module. `parameters` is None where the source's declaration could not be read."""
 
@@ -169,6 +180,14 @@ def launch(
     budget       on the engine: warp instructions after which the run is ended with a "budget" fault
     Raises ArgumentError, LaunchError, UnsupportedPTX. What the kernel itself does wrong is in the result's faults.
     """
+    ready = prepare(kernel, grid, block, args, shared)
+    return kernel.module.image.run(kernel.entry, ready.grid, ready.block, ready.args, ready.shared, check, budget)
+
+
+def prepare(
+    kernel: Kernel, grid: int | Sequence[int], block: int | Sequence[int], args: Sequence[Any], shared: int = 0
+) -> Ready:
+    """Check a launch without running it. Arguments and errors are those of `launch`."""
     if not isinstance(kernel, Kernel):
         raise ArgumentError(f"launch needs a kernel, such as module['name'], not {type(kernel).__name__}")
     grid3 = _triple("grid", grid, MAX_GRID)
@@ -183,7 +202,7 @@ def launch(
         )
     if shared < 0:
         raise LaunchError(f"shared = {shared}: bytes of shared memory cannot be negative")
-    return kernel.module.image.run(kernel.entry, grid3, block3, _fit(kernel, args), shared, check, budget)
+    return Ready(kernel, grid3, block3, _fit(kernel, args), shared)
 
 
 def _triple(what: str, sizes: int | Sequence[int], limits: Triple) -> Triple:

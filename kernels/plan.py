@@ -24,7 +24,7 @@ import numpy as np
 from . import expression
 from .errors import ArgumentError, GeometryError, LaunchError, PlanError
 from .expression import ExpressionError, Value
-from .launch import Kernel, Module, launch, out
+from .launch import Kernel, Module, Ready, launch, out, prepare
 from .result import LaunchResult
 from .signature import SCALARS
 
@@ -124,20 +124,11 @@ def run(
     Returns (kernel name, result) for each launch that ran.
     Raises PlanError (with its line), KernelNameError, ArgumentError or LaunchError, UnsupportedPTX.
     """
-    if not plan.launches:
-        raise PlanError(
-            "the text does not say how it is launched: add a line such as "
-            "`//@ launch NAME grid=(cdiv(Q, 128), P, N) block=128`"
-        )
     names = {**symbols, **plan.consts}
-    operands = {**arrays, **{t.name: out(_scratch(t, names, module.on)) for t in plan.temps}}
+    operands = {**arrays, **{n: out(a) for n, a in temps(plan, symbols, module.on).items()}}
     results = []
-    for line in plan.launches:
-        kernel = module[line.kernel]
-        args = _arguments(kernel, line, names, operands, default_args)
-        grid = _dimensions("grid", line.grid, names, line.line)
-        block = _dimensions("block", line.block, names, line.line)
-        shared = _integer(line.shared, names, line.line)
+    for line in _launches(plan):
+        kernel, grid, block, args, shared = _evaluated_launch(module, line, names, operands, default_args)
         try:
             result = launch(kernel, grid, block, args, shared=shared, check=check, budget=budget)
         except LaunchError as error:
@@ -149,6 +140,58 @@ def run(
         written = {id(a.array) for a in args if isinstance(a, out)}
         operands = {k: v.array if isinstance(v, out) and id(v.array) in written else v for k, v in operands.items()}
     return results
+
+
+def ready(
+    module: Module,
+    plan: Plan,
+    symbols: Mapping[str, Value],
+    operands: Mapping[str, Any],
+    default_args: Sequence[str] | None = None,
+) -> list[Ready]:
+    """Every launch of a plan, checked and in order, to be run later and often.
+
+    operands  as `arrays` of `run`, and the plan's `temps` too. Raises what `run` raises.
+    """
+    names = {**symbols, **plan.consts}
+    found = []
+    for line in _launches(plan):
+        kernel, grid, block, args, shared = _evaluated_launch(module, line, names, operands, default_args)
+        try:
+            found.append(prepare(kernel, grid, block, args, shared))
+        except LaunchError as error:
+            raise PlanError(str(error), line.line) from None
+    return found
+
+
+def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
+    """The scratch arrays of a plan by name, with undefined contents: NumPy, or CuPy for on="gpu"."""
+    names = {**symbols, **plan.consts}
+    return {t.name: _scratch(t, names, on) for t in plan.temps}
+
+
+def _launches(plan: Plan) -> tuple[Launch, ...]:
+    if not plan.launches:
+        raise PlanError(
+            "the text does not say how it is launched: add a line such as "
+            "`//@ launch NAME grid=(cdiv(Q, 128), P, N) block=128`"
+        )
+    return plan.launches
+
+
+def _evaluated_launch(
+    module: Module,
+    line: Launch,
+    names: Mapping[str, Value],
+    operands: Mapping[str, Any],
+    default_args: Sequence[str] | None,
+) -> tuple[Kernel, tuple[int, ...], tuple[int, ...], list[Any], int]:
+    """A launch line as (kernel, grid, block, args, shared)."""
+    kernel = module[line.kernel]
+    args = _arguments(kernel, line, names, operands, default_args)
+    grid = _dimensions("grid", line.grid, names, line.line)
+    block = _dimensions("block", line.block, names, line.line)
+    return kernel, grid, block, args, _integer(line.shared, names, line.line)
 
 
 # ---- reading

@@ -3,6 +3,7 @@
 A class lives in one folder, OUT:
 
     grading.json           the secret of the hidden seeds; drawn once, for the whole class and every regrade
+    timing.json            which timing targets this class's GPU can time; measured once, where timing is measured
     records/STUDENT.json   everything known of a submission (the audit record; not for students)
     grades.csv             one row a student
 
@@ -20,20 +21,24 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ... import __version__
-from ...kernels.errors import ConvladderError
-from ..judge import judging, score
+from ...kernels import gpu
+from ...kernels.errors import BackendError, ConvladderError
+from ..judge import judging, score, timing
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import CheckRecord, SubmissionRecord
-from ..judge.sandbox import SandboxPolicy
+from ..judge.sandbox import SandboxPolicy, open_worker
+from ..judge.spec import Spec
+from ..judge.timing import Gain
 from . import pool
+from .course import Course
 
 
 class GradingError(ConvladderError):
@@ -45,6 +50,8 @@ class Settings:
     """How a class is judged. Records made under other settings are judged again.
 
     workers   processes at once
+    timing    "measured" (needs on="gpu"), "counters" or "off"
+    explain   whether explanations count
     sandbox   "bwrap", or "none" for work that is trusted
     force     judge again what has a valid record
     limit_s   wall-clock after which one submission's process is stopped
@@ -52,6 +59,7 @@ class Settings:
 
     on: str = "sim"
     timing: str = "counters"
+    explain: bool = True
     sandbox: str = "bwrap"
     workers: int = 1
     force: bool = False
@@ -74,6 +82,8 @@ class Grades:
     kept     how many records were still valid and were not judged again
     ignored  files beside the submissions that are none
     strays   students with a record but without a submission
+    missing  students of the roster who handed nothing in; they have a record that says so
+    unlisted submissions of people who are not on the roster; they are graded all the same
     """
 
     lab: str
@@ -81,10 +91,12 @@ class Grades:
     kept: int = 0
     ignored: list[str] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    unlisted: list[str] = field(default_factory=list)
 
     @property
     def unfinished(self) -> list[SubmissionRecord]:
-        """Records of submissions whose judging broke down; the next run judges them again."""
+        """Records of submissions whose judging broke down or timing was inconclusive; the next run judges them anew."""
         return [r for r in self.records if "unfinished" in r.environment]
 
 
@@ -246,8 +258,7 @@ def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
         and record.student == job.entry.student
         and (record.lab, record.on, record.timing) == (job.lab, job.settings.on, job.settings.timing)
         and (record.sha256, record.spec_sha256) == (_sha256(job.entry.notebook), job.spec_sha256)
-        and record.environment.get("convladder") == __version__
-        and record.environment.get("secret") == secret_id(job.secret)
+        and all(record.environment.get(mark, "") == value for mark, value in job.marks().items())
         and (job.settings.sandbox == "none" or record.sandbox == job.settings.sandbox)
     )
 
@@ -274,12 +285,17 @@ class _Job:
     spec_sha256: str
     secret: bytes
     settings: Settings
+    course: Course | None = None
+    gains: Mapping[str, Gain] = field(default_factory=dict)
+
+    def spec(self) -> Spec:
+        return _spec(self.lab, self.specs_dir, self.course)
 
     def judge(self) -> SubmissionRecord:
         """Judge, or say in a record why nothing could be judged."""
         if self.entry.notebook is None:
             return self.nothing(self.entry.problem)
-        spec = specs.load(self.lab, self.specs_dir)
+        spec = self.spec()
         try:
             read = submissions.read(self.entry.notebook, spec)
         except submissions.SubmissionError as error:
@@ -290,17 +306,19 @@ class _Job:
             student=self.entry.student,
             on=self.settings.on,
             timing=self.settings.timing,  # type: ignore[arg-type]
+            explain=self.settings.explain,
+            gains=self.gains,
             hidden=True,
             secret=self.secret,
             sandbox=SandboxPolicy(self.settings.sandbox, gpu=self.settings.on == "gpu"),  # type: ignore[arg-type]
         )
-        record.environment |= self._marks()
+        record.environment |= self.marks()
         return record
 
     def nothing(self, problem: str, unfinished: str = "") -> SubmissionRecord:
         """A record of what was not judged: every check is there, every score 0. `unfinished`: try again next time."""
         settings = self.settings
-        planned = score.planned(specs.load(self.lab, self.specs_dir), timing=settings.timing)  # type: ignore[arg-type]
+        planned = score.planned(self.spec(), timing=settings.timing, explain=settings.explain)  # type: ignore[arg-type]
         return SubmissionRecord(
             lab=self.lab,
             student=self.entry.student,
@@ -312,12 +330,19 @@ class _Job:
             checks=[CheckRecord(c.task, c.name, None, 0.0, c.max, manual=c.manual) for c in planned],
             problems=[problem],
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            environment=self._marks() | ({"unfinished": unfinished} if unfinished else {}),
+            environment=self.marks() | ({"unfinished": unfinished} if unfinished else {}),
             sandbox=settings.sandbox,
         )
 
-    def _marks(self) -> dict[str, str]:
-        return {"convladder": __version__, "secret": secret_id(self.secret)}
+    def marks(self) -> dict[str, str]:
+        """What a record must have been made with, besides its own fields, to be kept."""
+        devices = {g.device for g in self.gains.values()}
+        return {
+            "convladder": __version__,
+            "secret": secret_id(self.secret),
+            "explain": "on" if self.settings.explain else "off",
+            "timed_on": ", ".join(sorted(devices)),
+        }
 
 
 def _judge(job: _Job) -> str:
@@ -352,6 +377,7 @@ def grade_class(
     settings: Settings,
     watch: Watch | None = None,
     specs_dir: Path | None = None,
+    course: Course | None = None,
 ) -> Grades:
     """Judge every submission of a lab that has no valid record yet, and write records and grades.csv.
 
@@ -359,18 +385,25 @@ def grade_class(
     an interrupted run goes on where it stopped. Whatever is wrong with one submission is told in its own
     record, and the class goes on.
 
-    Raises GradingError where there is nothing to grade, OUT cannot be written, or another run holds it.
+    course  its roster, deadlines, points and hidden cases; `settings` say its timing form
+    Raises GradingError where there is nothing to grade, OUT cannot be written, or another run holds it,
+    BackendError where timing is to be measured and cannot be.
     """
+    if settings.timing == "measured" and settings.on != "gpu":
+        raise BackendError('timing = "measured" needs a GPU: grade with --on gpu, or by counters')
     entries, ignored = find_submissions(folder, lab, skip=out)
-    spec = specs.load(lab, specs_dir)
+    spec = _spec(lab, specs_dir, course)
+    missing, unlisted = _against_roster(entries, course)
+    entries = sorted([*entries, *missing], key=lambda e: e.student.casefold())
     with locked(out):
         secret = class_secret(out, lab)
-        jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings) for entry in entries]
+        gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
+        jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings, course, gains) for entry in entries]
         records: dict[str, SubmissionRecord] = {}
 
         def finished(job: _Job, record: SubmissionRecord, kept: bool) -> None:
             records[job.entry.student] = record
-            if not kept:
+            if _set_times(record, job.entry, course) or not kept:
                 write_atomically(record_path(out, record.student), record.to_json(), mode=0o600)
             if watch is not None:
                 watch(len(records), len(jobs), record, kept)
@@ -385,9 +418,85 @@ def grade_class(
         kept = len(records)
         for job, record in _judge_all(open_jobs, settings):
             finished(job, record, kept=False)
-        grades = Grades(lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records))
-        write_atomically(out / "grades.csv", to_csv(grades.records))
+        grades = Grades(
+            lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records),
+            [entry.student for entry in missing], unlisted,
+        )  # fmt: skip
+        write_atomically(out / "grades.csv", to_csv(grades.records, course))
     return grades
+
+
+def judge_one(
+    lab: str, folder: Path, notebook: Path, raw: str, out: Path, settings: Settings, specs_dir: Path | None = None
+) -> SubmissionRecord:
+    """Judge the notebook of one student, unless OUT has a valid record of it, and keep the record in OUT.
+
+    folder  what all submissions lie in: a notebook that is a link out of it is not read
+    raw     the student, as the folder is named
+    The secret is that of the class in OUT, so a class may be judged one by one, all at once, or partly so.
+    Where judging broke down, "unfinished" in the record's environment says so, and the next call judges again.
+    """
+    entry = _entry(display_name(raw), [notebook], folder, lab)
+    (out / "records").mkdir(mode=0o700, parents=True, exist_ok=True)
+    job = _Job(entry, lab, specs_dir, specs.load(lab, specs_dir).sha256, class_secret(out, lab), settings)
+    path = record_path(out, entry.student)
+    known = None if settings.force else read_record(path)
+    if known is not None and _still_valid(known, job):
+        return known
+    record = next(record for _, record in _judge_all([job], settings))
+    write_atomically(path, record.to_json(), mode=0o600)
+    return record
+
+
+def _spec(lab: str, specs_dir: Path | None, course: Course | None) -> Spec:
+    return specs.load(lab, specs_dir) if course is None else course.spec(lab)
+
+
+def _against_roster(entries: Sequence[Entry], course: Course | None) -> tuple[list[Entry], list[str]]:
+    """Who of the roster handed nothing in, and who handed in without being on it."""
+    if course is None or course.roster is None:
+        return [], []
+    listed = {display_name(student) for student in course.roster}
+    there = {entry.student for entry in entries}
+    said = "Nothing was handed in: this student is on the roster, and there is no folder and no notebook of this name."
+    return [Entry(student, problem=said) for student in sorted(listed - there)], sorted(there - listed)
+
+
+def _gains(out: Path, spec: Spec, secret: bytes, settings: Settings) -> dict[str, Gain]:
+    """Which targets this GPU can time: measured at the first grading, the same for everybody after that."""
+    path = out / "timing.json"
+    device = gpu.device_facts()["device"]
+    made_with = {"device": device, "spec_sha256": spec.sha256, "convladder": __version__}
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        body = json.loads(path.read_text(encoding="utf-8"))
+        if {key: body[key] for key in made_with} == made_with:
+            return {task: Gain(**found) for task, found in body["gains"].items()}
+    with open_worker(SandboxPolicy(settings.sandbox, gpu=True)) as worker:  # type: ignore[arg-type]
+        gains = timing.calibrate(spec, worker, secret)
+    body = {**made_with, "gains": {task: asdict(found) for task, found in gains.items()}}
+    write_atomically(path, json.dumps(body, indent=1) + "\n")
+    return gains
+
+
+def _set_times(record: SubmissionRecord, entry: Entry, course: Course | None) -> bool:
+    """Write into a record when it was handed in and when it was due; whether that changed anything."""
+    due = course.deadline(record.lab, record.student) if course is not None else None
+    handed_in = submitted_at(entry.notebook) if due is not None and entry.notebook is not None else None
+    before = (record.submitted, record.deadline)
+    record.submitted = handed_in.isoformat(timespec="seconds") if handed_in else ""
+    record.deadline = due.isoformat(timespec="seconds") if due else ""
+    return (record.submitted, record.deadline) != before
+
+
+def submitted_at(notebook: Path) -> datetime | None:
+    """When a notebook was handed in: nbgrader's timestamp.txt beside it says, or else the file's last change."""
+    with suppress(OSError, ValueError):
+        told = (notebook.parent / "timestamp.txt").read_text(encoding="utf-8").strip()
+        stamp = datetime.fromisoformat(told.removesuffix(" UTC"))
+        return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+    with suppress(OSError):
+        return datetime.fromtimestamp(notebook.stat().st_mtime, UTC)
+    return None
 
 
 def record_path(out: Path, student: str) -> Path:
@@ -402,17 +511,28 @@ def _strays(out: Path, records: dict[str, SubmissionRecord]) -> list[str]:
 # --- The table -----------------------------------------------------------------------------------
 
 
-def to_csv(records: Sequence[SubmissionRecord]) -> str:
-    """One row a student: total, maximum, points a person still gives, each task's points, problems."""
+def to_csv(records: Sequence[SubmissionRecord], course: Course | None = None) -> str:
+    """One row a student: total, maximum, points a person still gives, each task's points, problems.
+
+    With a course also when it was handed in and due, how late it is (hours), and whether the roster has its author.
+    """
     tasks = list(dict.fromkeys(check.task for record in records for check in record.checks))
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["student", "total", "max", "manual pending", *map(_cell, tasks), "problems"])
+    of_course = ["submitted", "deadline", "hours late", "on roster"] if course is not None else []
+    table.writerow(["student", "total", "max", "manual pending", *map(_cell, tasks), *of_course, "problems"])
     for r in records:
         scores = [_points(sum(c.score for c in r.checks if c.task == task)) for task in tasks]
         problems = _cell(" | ".join(r.problems))
-        table.writerow([_cell(r.student), *map(_points, (r.score, r.max, r.manual_max)), *scores, problems])
+        times = _course_cells(r, course) if course is not None else []
+        table.writerow([_cell(r.student), *map(_points, (r.score, r.max, r.manual_max)), *scores, *times, problems])
     return text.getvalue()
+
+
+def _course_cells(r: SubmissionRecord, course: Course) -> list[str]:
+    hours = f"{r.late_s / 3600:.2f}" if r.submitted and r.deadline else ""
+    listed = "" if course.roster is None else "yes" if r.student in map(display_name, course.roster) else "no"
+    return [r.submitted, r.deadline, hours, listed]
 
 
 def _points(value: float) -> str:

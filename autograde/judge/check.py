@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from convladder.kernels import expression
 from convladder.kernels.errors import BackendError
 from convladder.kernels.expression import ExpressionError
 
 from . import counting, kernel_task, python_task, score
+from . import timing as measured
 from .kernel_task import Judgement, Measurement
 from .record import CheckRecord
 from .sandbox import Worker
 from .score import PlannedCheck, Timing
-from .spec import ExplainTask, KernelTask, NumberTask, PythonTask, Spec, SpecError, Task
+from .spec import ExplainTask, KernelTask, NumberTask, PythonTask, Spec, SpecError, Target, Task
 from .submission import Answer, written
+from .timing import Gain
 
 #: A number answer is one short line.
 _MAX_NUMBER_TEXT = 2000
@@ -42,6 +45,7 @@ def check_task(
     explain: bool = True,
     hidden: bool = True,
     secret: bytes = b"",
+    gains: Mapping[str, Gain] | None = None,
 ) -> list[CheckRecord]:
     """Every check of one task.
 
@@ -50,6 +54,8 @@ def check_task(
     on       "gpu": values are taken from the GPU, after the engine found no fault
     hidden   whether hidden cases are judged too
     secret   seeds the data of all cases
+    timing   "measured" needs on="gpu" and a worker that sees it
+    gains    what `timing.calibrate` found for the class: which targets are timed on this device
     Raises SandboxError, BackendError: this machine cannot judge. Whatever the text does wrong is in the records.
     """
     task = spec.task(task) if isinstance(task, str) else task
@@ -65,7 +71,10 @@ def check_task(
     if not checks or answer is None:
         return []
     if isinstance(task, KernelTask):
-        return _check_kernel(spec, task, answer, worker, checks, on, hidden, secret)
+        if timing == "measured" and on != "gpu":
+            raise BackendError('timing = "measured" needs a GPU: judge with on = "gpu"')
+        known = (gains or {}).get(task.name)
+        return _check_kernel(spec, task, answer, worker, checks, on, timing, hidden, secret, known)
     if isinstance(task, PythonTask):
         return _check_python(task, answer, worker, checks, hidden)
     if isinstance(task, NumberTask):
@@ -109,7 +118,7 @@ def _skipped(task: Task, check: PlannedCheck, needs: str) -> CheckRecord:
 
 def _check_kernel(
     spec: Spec, task: KernelTask, answer: Answer, worker: Worker, checks: list[PlannedCheck],
-    on: str, hidden: bool, secret: bytes,
+    on: str, timing: Timing, hidden: bool, secret: bytes, known: Gain | None,
 ) -> list[CheckRecord]:  # fmt: skip
     cases = [c for c in task.cases if not c.hidden] + [c for c in task.cases if c.hidden and hidden]
     result = kernel_task.run(spec.lab, task, answer, worker, on=on, secret=secret, cases=cases)
@@ -122,7 +131,7 @@ def _check_kernel(
     for t in task.counters:
         judged[f"counters.{t.name}"] = lambda t=t: kernel_task.threshold(task, t, result, answer)  # type: ignore[misc]
     if (goal := task.target) is not None:
-        judged["target"] = lambda: kernel_task.target(task, goal, result, answer)
+        judged["target"] = lambda: _target(spec, task, goal, result, answer, worker, timing, secret, known)
     records: list[CheckRecord] = []
     failed = ""
     for check in checks:
@@ -142,6 +151,21 @@ def _check_kernel(
         if not found.passed and name in ("compiles", "runs", "correct"):
             failed = check.name
     return records
+
+
+def _target(
+    spec: Spec, task: KernelTask, goal: Target, result: kernel_task.Run, answer: Answer, worker: Worker,
+    timing: Timing, secret: bytes, known: Gain | None,
+) -> Judgement:  # fmt: skip
+    """By time where that is asked for and can be told here, else by the counters."""
+    if timing != "measured":
+        return kernel_task.target(task, goal, result, answer)
+    found = measured.judge(spec.lab, task, goal, answer, worker, secret, known)
+    if isinstance(found, Judgement):
+        return found
+    counted = kernel_task.target(task, goal, result, answer)
+    evidence = {**counted.evidence, "form": "counters", "why_not_measured": found}
+    return replace(counted, rationale=f"{counted.rationale}. Scored by its counters: {found}", evidence=evidence)
 
 
 # ---- functions

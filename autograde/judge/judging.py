@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib import metadata
@@ -16,6 +17,7 @@ from .sandbox import SandboxPolicy, Worker, open_worker
 from .score import Timing
 from .spec import KernelTask, PythonTask, Spec
 from .submission import Submission
+from .timing import Gain
 
 
 def judge(
@@ -30,6 +32,7 @@ def judge(
     explain: bool = True,
     hidden: bool = True,
     worker: Worker | None = None,
+    gains: Mapping[str, Gain] | None = None,
 ) -> SubmissionRecord:
     """Check every task of a submission.
 
@@ -37,6 +40,9 @@ def judge(
     on      "gpu": values are taken from the GPU, after the engine found no fault
     worker  one that was started early and has seen no other submission; closed here like one of its own.
             Its policy is its own: for on="gpu" that needs gpu=True
+    timing  "measured": targets are scored by their times on the GPU, which needs on="gpu"
+    gains   what timing.calibrate found for the class
+    A check that could not be decided (a timing without a clear result) is named in environment["unfinished"].
     Raises SandboxError or BackendError where this machine cannot judge; no text raises anything.
     """
     started = time.perf_counter()
@@ -52,7 +58,7 @@ def judge(
                 w.start("python")
             checks += check_task(
                 spec, task, submission.answers.get(task.name), w,
-                on=on, timing=timing, explain=explain, hidden=hidden, secret=secret,
+                on=on, timing=timing, explain=explain, hidden=hidden, secret=secret, gains=gains,
             )  # fmt: skip
         kind = w.policy.kind
     return SubmissionRecord(
@@ -67,9 +73,14 @@ def judge(
         problems=list(submission.problems),
         seconds=time.perf_counter() - started,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        environment=dict(_environment()),
+        environment=dict(_environment()) | _open_ends(checks),
         sandbox=kind,
     )
+
+
+def _open_ends(checks: list[CheckRecord]) -> dict[str, str]:
+    inconclusive = [c.check for c in checks if c.evidence.get("inconclusive")]
+    return {"unfinished": f"inconclusive: {', '.join(inconclusive)}"} if inconclusive else {}
 
 
 @cache

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from convladder.kernels import gpu
 from convladder.kernels.errors import BackendError
 from convladder.kernels.result import Counters, Fault
 
-from . import counting, diagnosis
+from . import counting, device_lock, diagnosis
 from .counting import Numbers
 from .problems import PROBLEMS, Instance, Problem
 from .record import CheckRecord
@@ -84,10 +86,18 @@ def run(
     request, arrays = _request(task, answer, runs, on)
     largest = max(sum(4 * o.expected.size for o in r.instance.outputs) for r in runs)
     try:
-        frames = worker.request("kernel", request, arrays, reply_bytes=largest)
+        with _device(on):
+            frames = worker.request("kernel", request, arrays, reply_bytes=largest)
     except WorkerError as error:
         return _stopped(error, runs, answer, worker)
     return _read(frames, runs, answer, task)
+
+
+def _device(on: str) -> AbstractContextManager[None]:
+    """A GPU is shared by runs that are checked, but not with a timing."""
+    if on == "gpu" and gpu.available():
+        return device_lock.held(gpu.device_id(), alone=False)
+    return nullcontext()
 
 
 def _request(task: KernelTask, answer: Answer, runs: list[CaseRun], on: str) -> tuple[dict[str, Any], list[np.ndarray]]:
@@ -213,9 +223,9 @@ def _sizes(case: Case) -> str:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A check's outcome, without its points: `share` of them is given."""
+    """A check's outcome, without its points: `share` of them is given. `passed` None: it could not be decided."""
 
-    passed: bool
+    passed: bool | None
     rationale: str
     evidence: dict[str, Any] = field(default_factory=dict)
     help: str = ""
@@ -418,7 +428,7 @@ def measure(lab: str, task: KernelTask, answer: Answer, worker: Worker, secret: 
 
 
 def record(check: str, task: KernelTask, maximum: float, found: Judgement, is_hidden: bool) -> CheckRecord:
-    share = found.share if found.share is not None else float(found.passed)
+    share = found.share if found.share is not None else float(bool(found.passed))
     return CheckRecord(
         task.name, check, found.passed, min(maximum, maximum * share), maximum, found.rationale,
         found.help or task.help, found.evidence, hidden=is_hidden,

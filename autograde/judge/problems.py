@@ -7,6 +7,7 @@ a kernel with that mistake would give, so that a hint is only given where it was
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from convladder.kernels.errors import GeometryError
 from convladder.kernels.layouts import ConvGeometry
 
 Symbols = Mapping[str, int | float]
+Shape = tuple[int, ...]
 
 #: Unit roundoff of float32.
 _U = 2.0**-24
@@ -81,6 +83,30 @@ class Problem(ABC):
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         """The case with its data."""
 
+    # What follows is for timing, on cases too large for the engine.
+
+    def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
+        """The shapes of inputs and outputs. Raises ValueError for a problem that is not timed."""
+        raise ValueError(f"a {self.name} task is not timed")
+
+    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
+        """A case's symbols and those that follow from them."""
+        raise NotImplementedError
+
+    def work(self, symbols: Symbols) -> tuple[float, float]:
+        """The fewest bytes that must be moved, and the operations that the definition asks for."""
+        raise NotImplementedError
+
+    def expected(self, symbols: Symbols, inputs: Mapping[str, np.ndarray]) -> list[Output]:
+        """Every expected output for these inputs, whose values have mean zero."""
+        raise NotImplementedError
+
+    def expected_at(
+        self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Expected values and bounds of some elements (flat indices) of the only output."""
+        raise NotImplementedError
+
 
 def _zero_mean(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.uniform(-1, 1, shape).astype(np.float32)
@@ -117,10 +143,46 @@ class _Conv2d(Problem):
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         g = self.geometry(symbols)
         x, w = _zero_mean(rng, *g.x_shape), _zero_mean(rng, *g.w_shape)
+        inputs = {"x": x, "w": w}
+        outputs = self.expected(symbols, inputs)
+        return Instance(self.all_symbols(symbols), inputs, outputs, lambda: _conv_mistakes(x, w, g))
+
+    def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
+        g = self.geometry(symbols)
+        return {"x": g.x_shape, "w": g.w_shape}, {"y": g.y_shape}
+
+    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
+        return {n: v for n, v in self.geometry(symbols).symbols().items() if n in self.declarations}
+
+    def work(self, symbols: Symbols) -> tuple[float, float]:
+        """Products with the padding are not asked for."""
+        g = self.geometry(symbols)
+        moved = sum(math.prod(shape) for shape in (g.x_shape, g.w_shape, g.y_shape))
+        rows, columns = (
+            sum(0 <= p * g.stride[a] - g.pad[a] + r * g.dilation[a] < size for p in range(many) for r in range(taps))
+            for a, (many, taps, size) in enumerate(((g.P, g.R, g.H), (g.Q, g.S, g.W)))
+        )
+        return 4.0 * moved, 2.0 * g.N * g.K * (g.C // g.groups) * rows * columns
+
+    def expected(self, symbols: Symbols, inputs: Mapping[str, np.ndarray]) -> list[Output]:
+        g = self.geometry(symbols)
+        x, w = inputs["x"], inputs["w"]
         how = (g.stride, g.pad, g.dilation, g.groups)
-        y = Output("y", ("n", "k", "p", "q"), oracle.conv2d(x, w, *how), oracle.bound(x, w, *how))
-        named: dict[str, int | float] = {n: v for n, v in g.symbols().items() if n in self.declarations}
-        return Instance(named, {"x": x, "w": w}, [y], lambda: _conv_mistakes(x, w, g))
+        return [Output("y", ("n", "k", "p", "q"), oracle.conv2d(x, w, *how), oracle.bound(x, w, *how))]
+
+    def expected_at(
+        self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        g = self.geometry(symbols)
+        n, k, p, q = (i.reshape(-1, 1, 1, 1) for i in np.unravel_index(elements, g.y_shape))
+        channels = g.C // g.groups
+        c = (k // (g.K // g.groups)) * channels + np.arange(channels).reshape(-1, 1, 1)
+        row = p * g.stride[0] - g.pad[0] + np.arange(g.R).reshape(-1, 1) * g.dilation[0]
+        column = q * g.stride[1] - g.pad[1] + np.arange(g.S) * g.dilation[1]
+        inside = (row >= 0) & (row < g.H) & (column >= 0) & (column < g.W)
+        taps = inputs["x"][n, c, row.clip(0, g.H - 1), column.clip(0, g.W - 1)] * inside
+        products = taps.astype(np.float64) * inputs["w"][k.reshape(-1)].astype(np.float64)
+        return products.sum((1, 2, 3)), oracle.bound_of_products(products.reshape(len(elements), -1))
 
 
 def _conv_mistakes(x: np.ndarray, w: np.ndarray, g: ConvGeometry) -> Iterator[tuple[str, np.ndarray]]:

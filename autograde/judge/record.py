@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any
 
 
@@ -53,7 +54,11 @@ class CheckRecord:
 
 @dataclass
 class SubmissionRecord:
-    """One judged submission. `problems` are faults of the notebook itself, each naming cell and fix."""
+    """One judged submission. `problems` are faults of the notebook itself, each naming cell and fix.
+
+    submitted, deadline  times of ISO 8601 with their zone, where a course states a deadline; "" elsewhere.
+                         Lateness is recorded, and nothing is taken off for it
+    """
 
     lab: str
     student: str
@@ -68,6 +73,16 @@ class SubmissionRecord:
     date: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     sandbox: str = ""
+    submitted: str = ""
+    deadline: str = ""
+
+    @property
+    def late_s(self) -> float:
+        """Seconds after the deadline; 0 where there is none, or it was kept."""
+        if not (self.submitted and self.deadline):
+            return 0.0
+        late = datetime.fromisoformat(self.submitted) - datetime.fromisoformat(self.deadline)
+        return max(0.0, late.total_seconds())
 
     @property
     def score(self) -> float:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from .spec import CATEGORIES, ExplainTask, KernelTask, NumberTask, PythonTask, Spec, Task
 
-Timing = Literal["counters", "off"]
+Timing = Literal["measured", "counters", "off"]
 
 #: How a task's correctness points are split, by kind and by whether it has hidden cases.
 _CORRECTNESS = {
@@ -41,11 +41,13 @@ def planned(
 ) -> list[PlannedCheck]:
     """Every check of a lab, in order.
 
-    timing   "counters": a target is scored by the engine's counters; "off": there is no target
+    timing   "measured": a target is scored by times on a GPU; "counters": by the engine's counters;
+             "off": there is no target
     explain  whether explanations count; without them no such check is made
     hidden   whether hidden cases are judged (where the spec has them)
     """
     off = {c for c, is_off in (("timing", timing == "off"), ("explanation", not explain)) if is_off}
+    off |= {c for c in CATEGORIES if not any(t.share.get(c) for t in spec.tasks)}  # a course left its tasks out
     points = _category_points(spec, off)
     exact = []
     for task in spec.tasks:

@@ -47,6 +47,9 @@ A **kernel** task takes shares of correctness, counters and timing, and has
     value = "sectors"
     active_lanes_at_least = 0.9  # any number of guards, NAME_at_least and NAME_at_most with a counter's NAME:
     blocks_at_least = "target_blocks / 2"      # numbers or expressions over symbols, base_* and target_*
+    measured_case = {N = 16, …}  # optional: what is timed where timing is "measured": a layer of real size, in the
+                                 # symbols of a case. Its times take the place of `value`; guards are not needed then
+    tolerance = 0.05             # times as near as this to the base's or the target's count as equal to it
     says, help                   # optional
 
 A **python** task takes a share of correctness, and has
@@ -80,8 +83,8 @@ import itertools
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -166,6 +169,8 @@ class Target:
     guards: tuple[Guard, ...]
     says: str
     help: str
+    measured: Case | None = None
+    tolerance: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -255,14 +260,17 @@ def names(specs_dir: Path | str | None = None) -> list[str]:
     return sorted(p.stem for p in folder.glob("*.toml") if not p.stem.endswith(".hidden"))
 
 
-def load(lab: str, specs_dir: Path | str | None = None, *, hidden: bool = True) -> Spec:
-    """Read and check a lab's spec, with its hidden cases where they are there and wanted. Raises SpecError."""
+def load(lab: str, specs_dir: Path | str | None = None, *, hidden: bool | Path = True) -> Spec:
+    """Read and check a lab's spec, with its hidden cases where they are there and wanted. Raises SpecError.
+
+    hidden  a path: the file of hidden cases to take in place of LAB.hidden.toml
+    """
     folder = Path(specs_dir) if specs_dir else specs_folder()
     path = folder / f"{lab}.toml"
     if lab not in names(folder):
         raise SpecError(f"there is no lab {lab!r}: the labs are {', '.join(names(folder)) or 'none'}")
     text = path.read_bytes()
-    hidden_path = folder / f"{lab}.hidden.toml"
+    hidden_path = hidden if isinstance(hidden, Path) else folder / f"{lab}.hidden.toml"
     hidden_text = hidden_path.read_bytes() if hidden and hidden_path.is_file() else b""
     hidden_cases = _hidden_cases(_toml(hidden_text, hidden_path)) if hidden_text else {}
     spec = _spec(_toml(text, path), path, hidden_cases, hashlib.sha256(text + b"\0" + hidden_text).hexdigest())
@@ -270,6 +278,26 @@ def load(lab: str, specs_dir: Path | str | None = None, *, hidden: bool = True) 
         first = sorted(unknown)[0]
         raise SpecError(f"{hidden_path.name}: task = {first!r}: {lab} has no kernel or python task of that name")
     return spec
+
+
+def adjusted(spec: Spec, points: Mapping[str, float] | None = None, off: Iterable[str] = ()) -> Spec:
+    """The spec with other points for its categories, and without some of its tasks.
+
+    Raises SpecError for a category or a task that there is not, or points that do not add up to 100.
+    """
+    off = set(off)
+    for name in sorted(off):
+        spec.task(name)
+    if points is not None:
+        points = _points(_Table({"points": dict(points)}, spec.lab), spec.graded)
+    if not off and points in (None, spec.points):
+        return spec
+    tasks = tuple(t for t in spec.tasks if t.name not in off)
+    if not tasks:
+        raise SpecError(f"{spec.lab} has no task left: turn on at least one")
+    changes = repr((sorted((points or spec.points).items()), sorted(off)))
+    sha256 = hashlib.sha256(f"{spec.sha256} {changes}".encode()).hexdigest()
+    return replace(spec, points=points or spec.points, tasks=tasks, sha256=sha256)
 
 
 def _toml(text: bytes, path: Path) -> _Table:
@@ -544,6 +572,10 @@ def _target(table: _Table, problem: Problem, public: list[Case]) -> Target:
     base, target = _rung(table, "base"), _rung(table, "target")
     value = table.formula("value", problem.symbol_names | set(COUNTERS))
     says, help_ = table.text("says", ""), table.text("help", "")
+    measured = _measured_case(table, problem)
+    tolerance = table.number("tolerance", 0.05)
+    if not 0 <= tolerance <= 0.15:  # at the least gain that is timed, both ends together leave a third of the scale
+        raise table.error(f"`tolerance` is {tolerance}: it must be between 0 and 0.15")
     known = problem.symbol_names | _rung_counters("base", "target")
     guards = []
     for key in [k for k in table._body if re.search(r"_at_(most|least)$", k)]:
@@ -552,7 +584,20 @@ def _target(table: _Table, problem: Problem, public: list[Case]) -> Target:
             raise table.error(f"`{key}`: {counter!r} is no counter{_meant(counter, list(COUNTERS))}")
         guards.append(Guard(counter, side == "most", table.formula(key, known)))
     table.end()
-    return Target(case, base, target, value, tuple(guards), says, help_)
+    return Target(case, base, target, value, tuple(guards), says, help_, measured, tolerance)
+
+
+def _measured_case(table: _Table, problem: Problem) -> Case | None:
+    given = table.table("measured_case", {})
+    symbols = given.rest()
+    if not symbols:
+        return None
+    try:
+        problem.check(symbols)
+        problem.timed_shapes(symbols)
+    except (ConvladderError, ValueError) as error:
+        raise given.error(str(error)) from None
+    return Case("the measured case", symbols)
 
 
 # ---- the other tasks

@@ -13,6 +13,11 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
         {event: "case", index, faults, launches: [[kernel, counters]], changed, outputs} + arrays    for each case
         {event: "error", stage: "compile" | "launch" | "gpu", index, type, message, line, ...}       ends the request
         {event: "end"}
+    {op: "time", texts: {name: [source, default_args]}, symbols, inputs, outputs, key, rounds, elements, seconds,
+     watched}
+        {event: "timed", times_us, calls, bandwidth_gbs, peak_gflops, facts, whole_call} + arrays: of the watched text
+            the whole output of one run, and for every run the elements looked at and their values
+        {event: "error", stage: "compile" | "gpu", ...} or {event: "end"}
     {op: "python", source, function, calls: [{...}], seconds}
         {event: "error", stage: "define", error}
         {event: "results", results: [{value} | {error}], not_run} + arrays
@@ -95,6 +100,13 @@ def _prepare_kernels() -> None:
         launch(module["warm"], 1, 32, [np.zeros(32, np.float32)])
 
 
+def _serve_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
+    if request["op"] == "time":
+        _time(request, send)
+    else:
+        _run_kernels(request, arrays, send)
+
+
 def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
     from convladder.kernels import compile_cuda, errors, plan
 
@@ -172,6 +184,51 @@ def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
 
     copies = {name: arrays[i].copy() for name, i in {**case["inputs"], **case["inouts"]}.items()}
     return {**copies, **{n: out(np.empty(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
+
+
+def _time(request: dict[str, Any], send: Callable[..., None]) -> None:
+    """Time texts on the GPU, and keep of what the watched one returned as much as the judge will check."""
+    from convladder.kernels import errors, measure
+
+    watched = request["watched"]
+    texts = {n: measure.Text(source, tuple(names)) for n, (source, names) in request["texts"].items()}
+    kept = _Kept(request["elements"])
+    try:
+        found = measure.session(
+            texts, request["symbols"], request["inputs"], request["outputs"], bytes.fromhex(request["key"]),
+            rounds=request["rounds"], seconds=request["seconds"], watched=watched, watch=kept.add,
+        )  # fmt: skip
+    except (errors.ConvladderError, MemoryError) as error:
+        send({"event": "error", "stage": "compile", **_described(error)})
+    except Exception as error:
+        send({"event": "error", "stage": "gpu", **_described(_GpuError(f"on the GPU: {error}"))})
+    else:
+        arrays = [kept.whole, np.stack(kept.elements), np.stack(kept.values)] if watched else []
+        send({"event": "timed", **asdict(found), "whole_call": kept.whole_call}, arrays)
+        send({"event": "end"})
+
+
+class _Kept:
+    """Of every timed run some elements, drawn after it returned; of one run, drawn by lot, everything."""
+
+    def __init__(self, elements: int):
+        self._count = elements
+        self._rng = np.random.default_rng()  # seeded by the system: nothing that a kernel can reach knows it
+        self.whole = np.empty(0, np.float32)
+        self.whole_call = -1
+        self.elements: list[np.ndarray] = []
+        self.values: list[np.ndarray] = []
+
+    def add(self, number: int, runs: list[dict[str, np.ndarray]]) -> None:
+        for outputs in runs:
+            (values,) = outputs.values()
+            call = len(self.elements)
+            # Each run so far is the one kept in full with the same probability, however many there will be.
+            if self._rng.integers(call + 1) == 0:
+                self.whole, self.whole_call = values, call
+            drawn = self._rng.integers(0, values.size, self._count)
+            self.elements.append(drawn)
+            self.values.append(values.reshape(-1)[drawn])
 
 
 # ---- Python functions
@@ -262,7 +319,7 @@ def _line_of(error: BaseException) -> int:
 def main(role: str, limits: dict[str, int]) -> None:
     channel = _Channel()
     started = time.perf_counter()
-    serve = {"kernel": _run_kernels, "python": _run_python}[role]
+    serve = {"kernel": _serve_kernels, "python": _run_python}[role]
     if role == "kernel":
         _prepare_kernels()
     elif hasattr(signal, "SIGALRM"):

@@ -1,0 +1,223 @@
+"""A course's own decisions: `course.toml`, laid over the labs without touching them.
+
+This docstring is the schema. Every key but `semester` is optional; unknown keys are errors, and each error names
+file, key and fix.
+
+    semester = "autumn 2026"
+    roster = "roster.csv"        # beside this file: a column `student`, with the names of the submissions' folders
+    timing = "counters"          # or "measured" (needs a GPU) or "off": one form for the whole class
+    explain = true               # false: explanations are neither asked nor graded; their points go to the rest
+    hidden = "hidden"            # the course's own hidden cases, made by `convladder course init`: LAB.hidden.toml
+    labs = "labs"                # the course's own labs: LAB.toml, which come before those of the same name here
+    [lab.01_direct]
+    deadline = 2026-10-20T23:59:00+02:00      # with its offset from UTC. Lateness is recorded; nothing is taken off
+    points = {correctness = 70, counters = 15, timing = 15}      # the lab's categories, sum 100
+    off = ["predict_reuse"]      # tasks that do not count
+    [lab.01_direct.extensions]
+    ada = 2026-10-27T23:59:00+02:00
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...kernels.errors import ConvladderError
+from ..judge import spec as specs
+from ..judge.spec import Spec, SpecError
+
+TIMINGS = ("measured", "counters", "off")
+
+
+class CourseError(ConvladderError):
+    """course.toml, or a file that it names, cannot be used. The message names file, key and fix."""
+
+
+@dataclass(frozen=True)
+class LabRules:
+    """What a course decides about one lab. `points` None: the lab's own."""
+
+    deadline: datetime | None = None
+    extensions: Mapping[str, datetime] = field(default_factory=dict)
+    points: Mapping[str, float] | None = None
+    off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course, read and checked. `roster` None: nobody is missed, and everybody is welcome."""
+
+    path: Path
+    semester: str
+    roster: tuple[str, ...] | None = None
+    timing: str = "counters"
+    explain: bool = True
+    hidden: Path | None = None
+    own_labs: Path | None = None
+    rules: Mapping[str, LabRules] = field(default_factory=dict)
+
+    def labs(self) -> list[str]:
+        """Every lab that this course can grade."""
+        return sorted({*specs.names(), *(specs.names(self.own_labs) if self.own_labs else ())})
+
+    def spec(self, lab: str) -> Spec:
+        """A lab's spec with this course's hidden cases, points and tasks. Raises CourseError, SpecError."""
+        own = self.own_labs if self.own_labs and lab in specs.names(self.own_labs) else None
+        hidden: bool | Path = True
+        if self.hidden and (self.hidden / f"{lab}.hidden.toml").is_file():
+            hidden = self.hidden / f"{lab}.hidden.toml"
+        loaded = specs.load(lab, own, hidden=hidden)
+        rules = self.rules.get(lab, LabRules())
+        try:
+            return specs.adjusted(loaded, rules.points, rules.off)
+        except SpecError as error:
+            raise CourseError(f"{self.path.name}, lab.{lab}: {error}") from None
+
+    def deadline(self, lab: str, student: str) -> datetime | None:
+        rules = self.rules.get(lab, LabRules())
+        return rules.extensions.get(student, rules.deadline)
+
+
+def load(path: Path | str) -> Course:
+    """Read course.toml, its roster, and the specs that it changes. Raises CourseError, SpecError."""
+    path = Path(path)
+    try:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CourseError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CourseError(f"{path}: {error}") from None
+    table = _Keys(body, path.name)
+    semester = table.text("semester")
+    roster = _roster(path, table)
+    timing = table.text("timing", "counters")
+    if timing not in TIMINGS:
+        raise table.error("timing", f"is {timing!r}: it must be one of {', '.join(TIMINGS)}")
+    explain = table.take("explain", bool, True)
+    hidden, own = _folder(path, table, "hidden"), _folder(path, table, "labs")
+    rules = {name: _rules(name, given, path.name, roster) for name, given in table.take("lab", dict, {}).items()}
+    table.end()
+    course = Course(path, semester, roster, timing, explain, hidden, own, rules)
+    for lab in rules:
+        if lab not in course.labs():
+            raise CourseError(f"{path.name}: lab.{lab} is no lab{_meant(lab, course.labs())}")
+        course.spec(lab)
+    return course
+
+
+class _Keys:
+    """A TOML table whose keys are taken one by one; what is left over is an error."""
+
+    def __init__(self, body: Mapping[str, Any], where: str):
+        self._body = dict(body)
+        self._taken: list[str] = []
+        self.where = where
+
+    def error(self, key: str, message: str) -> CourseError:
+        return CourseError(f"{self.where}: `{key}` {message}")
+
+    def take(self, key: str, kind: type, default: Any = ...) -> Any:
+        self._taken.append(key)
+        if key not in self._body:
+            if default is ...:
+                raise self.error(key, "is missing")
+            return default
+        value = self._body.pop(key)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self.error(key, f"is {value!r}: it must be {_KINDS[kind]}")
+        return value
+
+    def text(self, key: str, default: Any = ...) -> Any:
+        value = self.take(key, str, default)
+        if isinstance(value, str) and not value.strip():
+            raise self.error(key, "is empty")
+        return value
+
+    def time(self, key: str, default: Any = ...) -> datetime | None:
+        value = self.take(key, datetime, default)
+        if value is not None and value.tzinfo is None:
+            raise self.error(key, f"is {value.isoformat()}: add its offset from UTC, as in {value.isoformat()}+01:00")
+        return value
+
+    def names(self) -> list[str]:
+        return list(self._body)
+
+    def end(self) -> None:
+        if self._body:
+            key = next(iter(self._body))
+            raise self.error(key, f"is not a key here{_meant(key, self._taken)}")
+
+
+_KINDS: dict[type, str] = {
+    str: "a string", bool: "true or false", dict: "a table", list: "a list", datetime: "a date with time and offset",
+}  # fmt: skip
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f": did you mean {close[0]!r}?" if close else f": there are {', '.join(names)}"
+
+
+def _folder(path: Path, table: _Keys, key: str) -> Path | None:
+    name = table.text(key, None)
+    if name is None:
+        return None
+    folder = path.parent / name
+    if not folder.is_dir():
+        raise table.error(key, f"= {name!r}: there is no folder {folder}")
+    return folder
+
+
+def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> LabRules:
+    if not isinstance(given, dict):
+        raise CourseError(f"{file}: `lab.{lab}` must be a table: [lab.{lab}]")
+    table = _Keys(given, f"{file}, lab.{lab}")
+    deadline = table.time("deadline", None)
+    points = table.take("points", dict, None)
+    off = table.take("off", list, [])
+    if not all(isinstance(name, str) for name in off):
+        raise table.error("off", "must be a list of tasks' names")
+    extended = _Keys(table.take("extensions", dict, {}), f"{file}, lab.{lab}.extensions")
+    table.end()
+    extensions: dict[str, datetime] = {}
+    for student in extended.names():
+        if roster is not None and student not in roster:
+            raise extended.error(student, f"is not on the roster{_meant(student, roster)}")
+        if deadline is None:
+            raise extended.error(student, f"extends nothing: give lab.{lab} a `deadline`")
+        extensions[student] = extended.time(student) or deadline
+    return LabRules(deadline, extensions, points, tuple(off))
+
+
+def _roster(path: Path, table: _Keys) -> tuple[str, ...] | None:
+    name = table.text("roster", None)
+    if name is None:
+        return None
+    file = path.parent / name
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise table.error("roster", f"= {name!r}: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise table.error("roster", f"= {name!r}: {file} is not UTF-8: save it as such") from None
+    rows = csv.DictReader(io.StringIO(text))
+    if "student" not in (rows.fieldnames or ()):
+        found = ", ".join(rows.fieldnames or ()) or "nothing"
+        raise CourseError(f"{file.name}, line 1: there is no column `student` (found: {found}): name one so")
+    students: list[str] = []
+    for row in rows:
+        student = (row["student"] or "").strip()
+        if not student:
+            raise CourseError(f"{file.name}, line {rows.line_num}: `student` is empty: fill it or remove the line")
+        if student in students:
+            raise CourseError(f"{file.name}, line {rows.line_num}: {student!r} is there twice: remove one")
+        students.append(student)
+    return tuple(students)
