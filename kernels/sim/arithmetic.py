@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, vector
-from .isa import result_type
+from .isa import integer_of_nan, result_type
 from .ptx import Immediate, Instruction
 from .types import ScalarType
 
@@ -283,7 +283,10 @@ def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
         x = f.intrinsic(integral, x)
     if not to.is_float:
         op = "fptosi" if to.is_signed else "fptoui"
-        return f.call(target, f"llvm.{op}.sat.{_mangle(target)}.{_mangle(x.type)}", [x])
+        clamped = f.call(target, f"llvm.{op}.sat.{_mangle(target)}.{_mangle(x.type)}", [x])
+        if nan := integer_of_nan(to, source):
+            return f.select(f.fcmp("uno", x, x), integer(nan, target), clamped)
+        return clamped
     x = f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)
     x = _flush(f, x) if ins.has("ftz") else x
     return _saturate(f, x) if ins.has("sat") else x

@@ -179,3 +179,8 @@ def result_type(ins: Instruction) -> ScalarType:
     if ins.opcode == "testp":
         return TYPES["pred"]
     return kind
+
+
+def integer_of_nan(to: ScalarType, source: ScalarType) -> int:
+    """What cvt makes of NaN, as bits: 0, or the highest bit alone where either type has 64 bits."""
+    return 1 << (to.bits - 1) if source.bits == 64 or to.bits == 64 else 0

@@ -15,7 +15,7 @@ from .isa import result_type, source_types
 from .program import Entry, Program
 from .ptx import Address, Immediate, Instruction, Name, Operand, PredicatePair, Vector, unsupported
 from .types import TYPES, ScalarType, bits_type
-from .uniformity import analyse
+from .uniformity import analyse, differs_by_lane
 
 
 def lower(program: Program, entry: Entry) -> str:
@@ -234,7 +234,7 @@ class _Lowering:
         width = kind.size * ins.width
         active = self.mask if guard is None else guard
         access = self._access(pc, ins)
-        if self.frame.all_uniform((to, place)):
+        if self.frame.all_uniform((place,)) and not differs_by_lane(ins):
             base, offset = self._address(place)
             address = f.add(base, offset) if place.offset else base
             f.call("void", "load_uniform", [self.context, address, active, access, integer(width, "i64")])

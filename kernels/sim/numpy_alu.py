@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from .isa import integer_of_nan
 from .ptx import Instruction
 from .types import ScalarType, bits_type
 
@@ -377,7 +378,7 @@ def convert(ins: Instruction, x: Lanes) -> Lanes:
         if integral:
             x = integral(x)
         if not to.is_float:
-            return _to_integer(x, to)
+            return _to_integer(x, to, integer_of_nan(to, source))
         if to.bits == 32 and source.bits == 64:
             x = round_to_single(x, np.zeros_like(x), _direction(ins))
         x = x.astype(to.dtype)
@@ -395,13 +396,13 @@ def convert(ins: Instruction, x: Lanes) -> Lanes:
     return x.astype(to.dtype)
 
 
-def _to_integer(x: Lanes, to: ScalarType) -> Lanes:
-    """Clamped to the range of the type; NaN gives 0."""
+def _to_integer(x: Lanes, to: ScalarType, nan: int) -> Lanes:
+    """Clamped to the range of the type; `nan` are the bits that NaN gives."""
     limits = np.iinfo(to.dtype)
     values = []
     for v in x:
         if np.isnan(v):
-            values.append(0)
+            values.append(nan - (1 << to.bits) if to.is_signed and nan else nan)
         elif np.isinf(v):
             values.append(limits.max if v > 0 else limits.min)
         else:

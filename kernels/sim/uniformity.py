@@ -62,12 +62,12 @@ def _propagate(graph: Graph, varying: set[str]) -> None:
             if is_branch(instruction) or is_return(instruction):
                 continue
             written = [d for d in destinations(instruction) if d not in varying]
-            if written and (_differs_by_lane(instruction) or any(s in varying for s in sources(instruction))):
+            if written and (differs_by_lane(instruction) or any(s in varying for s in sources(instruction))):
                 varying.update(written)
                 changed = True
 
 
-def _differs_by_lane(instruction: Instruction) -> bool:
+def differs_by_lane(instruction: Instruction) -> bool:
     """Loads from memory of the thread itself; a generic address may point there."""
     if instruction.opcode != "ld":
         return False

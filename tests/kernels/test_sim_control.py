@@ -22,6 +22,29 @@ def test_lanes_meet_again_after_a_branch(engine):
     assert (store.op, store.requests) == ("store", 2)  # one for each warp: the lanes store together
 
 
+def test_a_vector_load_may_fill_uniform_and_varying_registers(engine):
+    """All lanes read the same four words; lanes that wait keep only what they look at later."""
+    source = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 y, .param .u64 x) {
+  .reg .b64 %rd<4>; .reg .b32 %r<8>; .reg .pred %p<2>;
+  ld.param.u64 %rd1, [y]; ld.param.u64 %rd2, [x];
+  mov.u32 %r0, %tid.x; mul.wide.u32 %rd3, %r0, 4; add.s64 %rd1, %rd1, %rd3;
+  mov.u32 %r1, 5; setp.lt.u32 %p1, %r0, 7;
+  @%p1 bra meet;
+  ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd2];
+  add.u32 %r5, %r2, %r3; shl.b32 %r5, %r5, 4; st.global.u32 [%rd1+160], %r5;
+meet:
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+"""
+    out = engine.run(source, 1, 40, {"y": np.zeros(80, I), "x": np.array([9, 1, 2, 3], I)})
+    assert out.faults == []
+    assert out.arrays["y"].tolist() == [5] * 7 + [9] * 33 + [0] * 7 + [48] * 33
+
+
 def test_lanes_leave_a_loop_one_by_one_and_meet_behind_it(engine):
     source = """extern "C" __global__ void k(int* y, const int* x) {
         int i = threadIdx.x, s = 0;
