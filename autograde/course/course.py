@@ -23,7 +23,7 @@ import csv
 import difflib
 import io
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -221,3 +221,26 @@ def _roster(path: Path, table: _Keys) -> tuple[str, ...] | None:
             raise CourseError(f"{file.name}, line {rows.line_num}: {student!r} is there twice: remove one")
         students.append(student)
     return tuple(students)
+
+
+def summary(course: Course) -> Iterator[str]:
+    """What a course says, a line for each thing."""
+    yield f"{course.path}: {course.semester}"
+    who = f"{len(course.roster)} students" if course.roster is not None else "everybody (no roster)"
+    yield f"roster   {who}"
+    yield f"timing   {course.timing}; explanations {'count' if course.explain else 'do not count'}"
+    for lab in course.labs():
+        spec, rules = course.spec(lab), course.rules.get(lab, LabRules())
+        if not spec.graded:
+            continue
+        private = course.hidden is not None and (course.hidden / f"{lab}.hidden.toml").is_file()
+        told = ["own hidden cases" if private else "hidden cases of the public repository: make your own"]
+        if rules.deadline:
+            told.append(f"due {rules.deadline.isoformat()}")
+        if rules.extensions:
+            told.append(f"{len(rules.extensions)} extensions")
+        if rules.points:
+            told.append("points " + ", ".join(f"{c} {p:g}" for c, p in spec.points.items() if p))
+        if rules.off:
+            told.append(f"off: {', '.join(rules.off)}")
+        yield f"{lab}  {'; '.join(told)}"

@@ -166,25 +166,47 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
 @click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
 @click.option(
-    "--timing", type=click.Choice(["counters", "off"]), default="counters", show_default=True,
-    help="What performance is graded by.",
+    "--timing", type=click.Choice(["measured", "counters", "off"]),
+    help="What performance is graded by: times on a GPU, the engine's counters, nothing.  [default: counters]",
 )  # fmt: skip
+@click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose rules hold.")
 @click.option("--no-sandbox", is_flag=True, help="Run students' work unprotected, with all your rights.")
 @click.option("--force", is_flag=True, help="Judge again what is graded already.")
 def grade(
-    lab: str, submissions: Path, out: Path | None, workers: int | None, on: str, timing: str, no_sandbox: bool,
-    force: bool,
+    lab: str, submissions: Path, out: Path | None, workers: int | None, on: str, timing: str | None,
+    course_file: Path | None, no_sandbox: bool, force: bool,
 ) -> None:  # fmt: skip
     """Grade a class. An interrupted run goes on where it stopped.
 
     Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb or DIR/STUDENT.ipynb.
     """
+    from ..course import course as courses
     from ..course.grade import Settings
 
+    course = courses.load(course_file) if course_file else None
+    form = _timing_form(timing, course, on)
     _require_device(on)
     sandbox = "none" if no_sandbox else _require_sandbox()
-    settings = Settings(on=on, timing=timing, sandbox=sandbox, workers=workers or cores(), force=force)
-    _grade(lab, submissions, out or Path("grades", lab), settings)
+    settings = Settings(
+        on=on, timing=form, explain=course is None or course.explain, sandbox=sandbox, workers=workers or cores(),
+        force=force,
+    )  # fmt: skip
+    _grade(lab, submissions, out or Path("grades", lab), settings, course)
+
+
+def _timing_form(asked: str | None, course: Any, on: str) -> str:
+    """One form for the whole class: the course's where there is one."""
+    if course is not None and asked not in (None, course.timing):
+        raise ConvladderError(
+            f"--timing {asked} contradicts {course.path}, where timing = {course.timing!r}: a class is graded in one "
+            "form. Change it there, or leave --timing out."
+        )
+    form = str(course.timing if course is not None else asked or "counters")
+    if form == "measured" and on != "gpu":
+        raise ConvladderError(
+            "Measured timing needs a GPU: say --on gpu on a machine that has one, or grade by counters without one."
+        )
+    return form
 
 
 def cores() -> int:
@@ -213,7 +235,7 @@ def _require_sandbox() -> str:
     return "bwrap"
 
 
-def _grade(lab: str, submissions: Path, out: Path, settings: Any) -> None:
+def _grade(lab: str, submissions: Path, out: Path, settings: Any, course: Any = None) -> None:
     """Grade with a progress bar, write the pages, print the table, exit 1 where judging broke down."""
     from rich.text import Text
 
@@ -221,7 +243,7 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any) -> None:
     from ..judge import spec as specs
     from . import report, terminal
 
-    spec = specs.load(lab)
+    spec = specs.load(lab) if course is None else course.spec(lab)
     named = titles(spec)
     console = _console()
     with _progress(console) as advance:
@@ -231,7 +253,7 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any) -> None:
             advance(done, total, report.one_line(record.student))
 
         try:
-            grades = grading.grade_class(lab, submissions, out, settings, watch)
+            grades = grading.grade_class(lab, submissions, out, settings, watch, course=course)
         except KeyboardInterrupt:
             click.echo(f"Stopped. What is graded is kept in {out}; the same command goes on from there.", err=True)
             sys.exit(130)
@@ -254,9 +276,19 @@ def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
         yield f"not notebooks, left out: {', '.join(grades.ignored[:8])}"
     if grades.strays:
         yield f"records without a submission, left out: {', '.join(grades.strays[:8])}"
-    if grades.unfinished:
-        names = ", ".join(r.student for r in grades.unfinished)
-        yield f"NOT JUDGED: {names}. Run the same command again; it judges these anew."
+    if grades.missing:
+        yield f"on the roster, but nothing handed in: {', '.join(grades.missing)}"
+    if grades.unlisted:
+        yield f"graded, but not on the roster: {', '.join(grades.unlisted)}"
+    late = [r.student for r in grades.records if r.late_s]
+    if late:
+        yield f"handed in late (recorded, nothing taken off): {', '.join(late)}"
+    unclear = [r.student for r in grades.unfinished if r.environment["unfinished"].startswith("inconclusive")]
+    broken = [r.student for r in grades.unfinished if r.student not in unclear]
+    if unclear:
+        yield f"TIMING INCONCLUSIVE: {', '.join(unclear)}. Run the same command again; it judges these anew."
+    if broken:
+        yield f"NOT JUDGED: {', '.join(broken)}. Run the same command again; it judges these anew."
 
 
 @contextlib.contextmanager
@@ -338,6 +370,73 @@ def bench(suite: str, out: Path | None) -> None:
         record = {"suite": suite, "date": date, "convladder": __version__, "machine": machine}
         out.write_text(json.dumps({**record, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
         click.echo(f"written to {out}")
+
+
+# --- course --------------------------------------------------------------------------------------
+
+
+@main.group()
+def course() -> None:
+    """A course's own rules: roster, deadlines, points, hidden cases, the form of timing."""
+
+
+@course.command("init")
+@click.argument("dest", type=_FOLDER)
+@click.option("--semester", default="this semester", show_default=True)
+def course_init(dest: Path, semester: str) -> None:
+    """Begin a course in DEST: course.toml, a roster to fill in, a secret, and hidden cases made from it."""
+    from ..course import begin
+
+    for path in begin.begin(dest, semester):
+        click.echo(path)
+
+
+@course.command("check")
+@click.argument("file", type=_NOTEBOOK)
+def course_check(file: Path) -> None:
+    """Check course.toml with everything that it names, and say what it means."""
+    from ..course import course as courses
+    from . import report
+
+    for line in courses.summary(courses.load(file)):
+        click.echo(report.plain(line))
+
+
+@course.command("timing")
+@click.argument("lab")
+@click.option("--solved", type=_NOTEBOOK, help="The solved notebook.  [default: built from solutions/]")
+@click.option("--repeat", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here, as JSON.")
+@click.option("--no-sandbox", is_flag=True, help="Run the texts, which are the lab's own, in plain processes.")
+def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, no_sandbox: bool) -> None:
+    """Is timing steady on this GPU? The solved answer must get all timing points every time, its base rung none."""
+    import tempfile
+    from dataclasses import asdict
+
+    from ..course import steadiness
+    from ..judge import sandbox, spec, submission
+
+    _require_device("gpu")
+    policy = sandbox.SandboxPolicy("none" if no_sandbox else _require_sandbox(), gpu=True)  # type: ignore[arg-type]
+    loaded = spec.load(lab)
+    with tempfile.TemporaryDirectory() as folder:
+        if solved is None:
+            from ..course import build as building
+
+            solved = Path(folder, f"{lab}.ipynb")
+            solved.write_text(building.serialise(building.solved_notebook(lab)), encoding="utf-8")
+        read = submission.read(solved, loaded)
+
+    def watch(task: str, who: str, number: int, record: Any) -> None:
+        points = "undecided" if record.passed is None else f"{record.score:g} of {record.max:g}"
+        click.echo(f"{number + 1:3d} {task} {who:6s} {points}: {record.rationale}")
+
+    found = steadiness.examine(loaded, read, repeat, policy, watch)
+    if out is not None:
+        out.write_text(json.dumps({**asdict(found), "steady": found.steady}, indent=1) + "\n", encoding="utf-8")
+        click.echo(f"written to {out}")
+    click.echo("steady" if found.steady else "NOT steady: see above")
+    sys.exit(0 if found.steady else 1)
 
 
 # --- build and prove -----------------------------------------------------------------------------
