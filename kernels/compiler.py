@@ -97,7 +97,12 @@ def _run_nvrtc(source: str, arch: str, options: Sequence[str]) -> str:
     nvrtc = _nvrtc()
     if "\0" in source:
         raise CompileError("the source contains a NUL character: remove it")
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), SOURCE_NAME.encode(), 0, [], [])
+    try:
+        text = source.encode()
+    except UnicodeEncodeError as error:
+        line = source.count("\n", 0, error.start) + 1
+        raise CompileError(f"line {line} contains half of a character, which is no text: remove it") from None
+    status, program = nvrtc.nvrtcCreateProgram(text, SOURCE_NAME.encode(), 0, [], [])
     _require(nvrtc, status)
     try:
         flags = [o.encode() for o in (*standard_options(arch), *options)]

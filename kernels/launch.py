@@ -21,6 +21,8 @@ Backend = Literal["sim", "gpu"]
 MAX_GRID: Triple = (2**31 - 1, 65535, 65535)
 MAX_BLOCK: Triple = (1024, 1024, 64)
 MAX_BLOCK_THREADS = 1024
+#: Shared memory of a block on the most generous architecture (sm_90).
+MAX_SHARED_BYTES = 227 * 1024
 #: Threads of one launch on the engine; a GPU takes more, a laptop would not come back.
 MAX_ENGINE_THREADS = 2**28
 
@@ -177,7 +179,8 @@ def launch(
                  a number, a NumPy scalar, or a np.void for a struct by value
     shared       bytes of dynamic shared memory
     check        on the engine: find faults and count; without it only memory safety stays
-    budget       on the engine: warp instructions after which the run is ended with a "budget" fault
+    budget       on the engine: the work after which the run is ended with a "budget" fault: 1 for an instruction of
+                 a warp, a few more for a load or store; None: what an endless loop spends in a fraction of a second
     Raises ArgumentError, LaunchError, UnsupportedPTX. What the kernel itself does wrong is in the result's faults.
     """
     ready = prepare(kernel, grid, block, args, shared)
@@ -200,8 +203,8 @@ def prepare(
         raise LaunchError(
             f"grid {grid3} of blocks {block3} has {total} threads: the engine runs at most {MAX_ENGINE_THREADS}"
         )
-    if shared < 0:
-        raise LaunchError(f"shared = {shared}: bytes of shared memory cannot be negative")
+    if not 0 <= shared <= MAX_SHARED_BYTES:
+        raise LaunchError(f"shared = {shared}: a block can have 0 to {MAX_SHARED_BYTES} bytes of shared memory")
     return Ready(kernel, grid3, block3, _fit(kernel, args), shared)
 
 
@@ -240,10 +243,14 @@ def _fit_one(where: str, parameter: Parameter, size: int, arg: Any) -> Argument:
     name = parameter.name or "argument"
     if isinstance(value, np.void):
         return Argument(name, scalar=_fit_struct(where, size, value))
-    if hasattr(value, "shape") and not isinstance(value, np.generic):
+    if hasattr(value, "shape") and not isinstance(value, np.generic) and not parameter.is_reference:
         return Argument(name, array=_fit_array(where, parameter, size, value), undefined=undefined)
     if parameter.is_pointer:
         raise ArgumentError(f"{where}: got {value!r}; a pointer takes an array")
+    if parameter.is_reference:
+        raise ArgumentError(
+            f"{where}: a kernel cannot take a reference, as host memory is out of its reach; drop the &"
+        )
     return Argument(name, scalar=_fit_scalar(where, parameter, size, value))
 
 
@@ -272,11 +279,12 @@ def _fit_array(where: str, parameter: Parameter, size: int, array: Any) -> Any:
 
 def _fit_scalar(where: str, parameter: Parameter, size: int, value: Any) -> np.generic:
     dtype = parameter.dtype
-    if dtype is None:
+    if dtype is None or dtype.itemsize != size:
         if isinstance(value, np.generic) and value.nbytes == size:
             return value
         raise ArgumentError(
-            f"{where}: cannot tell how to pass {value!r}; give a NumPy scalar or np.void of {size} bytes"
+            f"{where}: cannot tell how to pass {value!r} to a parameter of this type; declare it as int, float or "
+            f"another type of C's own, or give a NumPy scalar or np.void of {size} bytes"
         )
     if isinstance(value, np.generic):
         value = value.item()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,11 +29,15 @@ from .result import LaunchResult
 from .signature import SCALARS
 
 _LINE = re.compile(r"^\s*//@(.*)$")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH_KEYS = ("grid", "block", "shared", "args")
 
 #: Scratch memory that one text may ask for, in bytes.
 MAX_TEMP_BYTES = 2**31
+
+#: Launches that one text may make: each may spend the whole budget of a launch.
+MAX_LAUNCHES = 64
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,18 @@ class Plan:
     temps: tuple[Temp, ...]
     launches: tuple[Launch, ...]
     needs: tuple[tuple[str, int], ...]
+    const_lines: dict[str, int]
 
     def options(self) -> tuple[str, ...]:
         """What the compiler must be told: the constants."""
         return tuple(f"-D{name}={value}" for name, value in self.consts.items())
+
+    def check_names(self, taken: Collection[str]) -> None:
+        """Raise PlanError where a constant or a temp has a name that the task gives to something else."""
+        lines = {**self.const_lines, **{t.name: t.line for t in self.temps}}
+        for name, line in lines.items():
+            if name in taken:
+                raise PlanError(f"{name} is a name of the task already: choose another one", line)
 
     def check_needs(self, symbols: Mapping[str, Value], who: str) -> None:
         """Raise GeometryError where a `needs` line does not hold."""
@@ -82,10 +94,12 @@ class Plan:
 def parse(source: str) -> Plan:
     """Read the `//@` lines of a kernel text. Raises PlanError with the line where one cannot be read."""
     consts: dict[str, int] = {}
+    const_lines: dict[str, int] = {}
     temps: list[Temp] = []
     launches: list[Launch] = []
     needs: list[tuple[str, int]] = []
-    for number, text in enumerate(source.splitlines(), 1):
+    # The compiler's line ends are the only ones: splitlines knows more of them.
+    for number, text in enumerate(_without_block_comments(source).split("\n"), 1):
         match = _LINE.match(text)
         if not match:
             continue
@@ -93,17 +107,24 @@ def parse(source: str) -> Plan:
         rest = rest.strip()
         if word == "const":
             name, value = _const(rest, consts, number)
-            consts[name] = value
+            if name in consts:
+                raise PlanError(f"the constant {name} is given twice: keep one line", number)
+            consts[name], const_lines[name] = value, number
         elif word == "temp":
-            temps.append(_temp(rest, number))
+            temp = _temp(rest, number)
+            if any(t.name == temp.name for t in temps):
+                raise PlanError(f"the temp {temp.name} is given twice: keep one line", number)
+            temps.append(temp)
         elif word == "launch":
             launches.append(_launch(rest, number))
+            if len(launches) > MAX_LAUNCHES:
+                raise PlanError(f"more than {MAX_LAUNCHES} launches: a text may make at most that many", number)
         elif word == "needs":
             _parsed(rest, number)
             needs.append((rest, number))
         else:
             raise PlanError(f"`//@ {word}` is not known: write //@ const, temp, launch or needs", number)
-    return Plan(consts, tuple(temps), tuple(launches), tuple(needs))
+    return Plan(consts, tuple(temps), tuple(launches), tuple(needs), const_lines)
 
 
 def run(
@@ -124,6 +145,7 @@ def run(
     Returns (kernel name, result) for each launch that ran.
     Raises PlanError (with its line), KernelNameError, ArgumentError or LaunchError, UnsupportedPTX.
     """
+    plan.check_names({*symbols, *arrays})
     names = {**symbols, **plan.consts}
     operands = {**arrays, **{n: out(a) for n, a in temps(plan, symbols, module.on).items()}}
     results = []
@@ -167,7 +189,17 @@ def ready(
 def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
     """The scratch arrays of a plan by name, with undefined contents: NumPy, or CuPy for on="gpu"."""
     names = {**symbols, **plan.consts}
-    return {t.name: _scratch(t, names, on) for t in plan.temps}
+    sizes = [_integer(t.elements, names, t.line) for t in plan.temps]
+    total = 0
+    for temp, elements in zip(plan.temps, sizes, strict=True):
+        total += elements * SCALARS[temp.type].itemsize
+        if elements < 1 or total > MAX_TEMP_BYTES:
+            raise PlanError(
+                f"temp {temp.name} would have {elements} elements: it needs at least 1, and all temps together may "
+                f"have at most {MAX_TEMP_BYTES >> 20} MiB",
+                temp.line,
+            )
+    return {t.name: _scratch(t, n, on) for t, n in zip(plan.temps, sizes, strict=True)}
 
 
 def _launches(plan: Plan) -> tuple[Launch, ...]:
@@ -197,6 +229,11 @@ def _evaluated_launch(
 # ---- reading
 
 
+def _without_block_comments(source: str) -> str:
+    """The source with every /* comment */ blanked and every line kept where it was."""
+    return _COMMENT.sub(lambda m: m[0] if m[0].startswith("//") else "\n" * m[0].count("\n"), source)
+
+
 def _const(text: str, consts: Mapping[str, int], line: int) -> tuple[str, int]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not _NAME.fullmatch(name):
@@ -216,7 +253,10 @@ def _launch(text: str, line: int) -> Launch:
     match = re.match(r"([A-Za-z_]\w*)\s*(.*)$", text)
     if not match:
         raise PlanError("`//@ launch` needs the kernel's name: `//@ launch NAME grid=... block=...`", line)
-    given = dict(_keywords(match.group(2), line))
+    keywords = _keywords(match.group(2), line)
+    given = dict(keywords)
+    if len(given) < len(keywords):
+        raise PlanError("the launch says something twice: keep one grid, one block, one shared, one args", line)
     for key in given:
         if key not in _LAUNCH_KEYS:
             raise PlanError(f"a launch has no `{key}`: it has {', '.join(_LAUNCH_KEYS)}", line)
@@ -291,15 +331,8 @@ def _dimensions(what: str, texts: Sequence[str], symbols: Mapping[str, Value], l
     return sizes
 
 
-def _scratch(temp: Temp, symbols: Mapping[str, Value], on: str) -> Any:
+def _scratch(temp: Temp, elements: int, on: str) -> Any:
     dtype = SCALARS[temp.type]
-    elements = _integer(temp.elements, symbols, temp.line)
-    if elements < 1 or elements * dtype.itemsize > MAX_TEMP_BYTES:
-        raise PlanError(
-            f"temp {temp.name} would have {elements} elements: at least 1 and at most "
-            f"{MAX_TEMP_BYTES // dtype.itemsize} are allowed",
-            temp.line,
-        )
     if on == "gpu":
         import cupy
 

@@ -53,6 +53,10 @@ class Parameter:
         return self.type.endswith("*")
 
     @property
+    def is_reference(self) -> bool:
+        return self.type.endswith("&")
+
+    @property
     def dtype(self) -> np.dtype | None:
         """The dtype of the scalar, or of the elements behind the pointer; None for a type we do not know."""
         base = self.type.rstrip("* ")
@@ -108,8 +112,8 @@ def _parameter(text: str) -> Parameter:
     brackets = re.search(r"\[[^\]]*\]\s*$", text)  # float x[] is float* x
     if brackets:
         text = text[: brackets.start()].rstrip()
-    stars = "*" * (text.count("*") + bool(brackets))
-    words = re.findall(r"[A-Za-z_][\w:]*(?:<[^>]*>)?", text.replace("*", " "))
+    stars = "*" * (text.count("*") + bool(brackets)) + "&" * ("&" in text)
+    words = re.findall(r"[A-Za-z_][\w:]*(?:<[^>]*>)?", re.sub("[*&]", " ", text))
     words = [w for w in words if w not in ("const", "volatile", "__restrict__", "__restrict", "struct")]
     known = {"unsigned", "signed", "int", "long", "short", "char", "float", "double", "bool"}
     name = words.pop() if len(words) > 1 and words[-1] not in known else ""

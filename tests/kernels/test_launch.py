@@ -112,6 +112,27 @@ def test_arguments_that_do_not_fit_name_the_parameter(args, says):
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "says"),
+    [("const int& n", "a kernel cannot take a reference"), ("Count n", "declare it as int, float")],
+)
+def test_a_parameter_of_another_type_is_refused(parameter, says):
+    kernel = compile_cuda(f"using Count = int;\n__global__ void f({parameter}, float* y) {{ y[0] = n; }}")["f"]
+    with pytest.raises(ArgumentError, match=f"parameter 1 .*{says}"):
+        launch(kernel, 1, 1, [8, F32])
+
+
+def test_half_a_character_in_the_source_is_named_by_its_line():
+    with pytest.raises(CompileError, match="line 2 contains half of a character"):
+        compile_cuda("\n// \ud800\n" + SAXPY)
+
+
+@pytest.mark.parametrize("shared", [-1, 227 * 1024 + 1])
+def test_shared_memory_that_no_architecture_has_is_refused(shared):
+    with pytest.raises(LaunchError, match="0 to 232448 bytes"):
+        launch(compile_cuda(SAXPY)["saxpy"], 1, 1, [8, 1.0, F32, F32], shared=shared)
+
+
 def test_a_read_only_array_is_taken_where_the_kernel_only_reads():
     x, y = np.ones(8, np.float32), np.ones(8, np.float32)
     x.flags.writeable = False

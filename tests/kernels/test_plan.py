@@ -79,6 +79,48 @@ def test_a_line_that_cannot_be_read_is_named(line, says):
 
 
 @pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["//@ const A = 1", "//@ const A = 2"], "the constant A is given twice"),
+        (["//@ temp t float[4]", "//@ temp t int[8]"], "the temp t is given twice"),
+        (["//@ launch f grid=1 block=1 grid=2"], "says something twice"),
+        (["//@ launch f grid=1 block=1"] * 65, "more than 64 launches"),
+    ],
+)
+def test_what_is_said_too_often_is_refused_at_its_line(lines, says):
+    with pytest.raises(PlanError, match=says) as error:
+        plan.parse("\n".join(lines))
+    assert error.value.line == len(lines)
+
+
+@pytest.mark.parametrize(("line", "name"), [("//@ const n = 3", "n"), ("//@ temp y float[5]", "y")])
+def test_a_name_of_the_task_cannot_be_given_anew(line, name):
+    text = plan.parse(f"{line}\n//@ launch f grid=1 block=1")
+    with pytest.raises(PlanError, match=f"line 1: {name} is a name of the task already"):
+        text.check_names({"n", "y"})
+    module = compile_cuda("__global__ void f(float* y) { y[0] = 1; }")
+    with pytest.raises(PlanError, match=f"line 1: {name} is a name of the task already"):
+        plan.run(module, text, {"n": 5}, {"y": np.zeros(1, np.float32)})
+
+
+def test_launch_lines_in_a_block_comment_are_not_read():
+    text = plan.parse("// /* not a comment\n//@ launch f grid=1 block=1\n/* old:\n//@ launch g grid=2 block=2\n*/")
+    assert [(line.kernel, line.line) for line in text.launches] == [("f", 2)]
+
+
+def test_lines_end_where_the_compiler_ends_them():
+    text = plan.parse("// a\x0c//@ launch g grid=1 block=1\n// \u2028//@ temp\n//@ launch f grid=1 block=1")
+    assert [(line.kernel, line.line) for line in text.launches] == [("f", 3)]
+
+
+def test_all_temps_together_are_bounded():
+    text = "".join(f"//@ temp t{i} float[2**28]\n" for i in range(3)) + "//@ launch f grid=1 block=1 args=t0\n"
+    module, parsed = compiled(text + "__global__ void f(float* y) { y[0] = 1; }")
+    with pytest.raises(PlanError, match=r"line 3: temp t2 .* all temps together may have at most 2048 MiB"):
+        plan.run(module, parsed, {}, {})
+
+
+@pytest.mark.parametrize(
     ("line", "error", "says"),
     [
         ("grid=0 block=1", PlanError, "must be at least 1"),
@@ -89,7 +131,8 @@ def test_a_line_that_cannot_be_read_is_named(line, says):
         ("grid=2**30 block=1024", PlanError, "the engine runs at most"),
         ("grid=(1, 70000) block=1", PlanError, "grid.y = 70000"),
         ("grid=n/2 block=1", PlanError, "not a whole number"),
-        ("grid=1 block=1 shared=-4", PlanError, "cannot be negative"),
+        ("grid=1 block=1 shared=-4", PlanError, "0 to 232448 bytes of shared memory"),
+        ("grid=1 block=1 shared=2**18", PlanError, "0 to 232448 bytes of shared memory"),
         ("grid=m block=1", PlanError, "no symbol m"),
         ("grid=1 block=1 args=(y)", ArgumentError, "has 2 parameters"),
         ("grid=1 block=1 args=(y, y)", ArgumentError, "not a pointer"),
