@@ -228,9 +228,8 @@ def _require_sandbox() -> str:
     there, reason = sandbox.available()
     if not there:
         raise ConvladderError(
-            f"There is no sandbox here, so students' work is not run: {reason} "
-            "Install bubblewrap (Debian, Ubuntu: apt install bubblewrap), or, if you trust every one of these "
-            "submissions with all the rights that you have on this machine, say --no-sandbox."
+            f"There is no sandbox here, so students' work is not run: {reason.rstrip('.')}. If you trust every one of "
+            "these submissions with all the rights that you have on this machine, say --no-sandbox."
         )
     return "bwrap"
 
