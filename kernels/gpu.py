@@ -101,12 +101,16 @@ class GpuImage:
     def __init__(self, source: str, arch: str | None, options: Sequence[str]):
         self._cupy = cupy_module()
         target = arch or f"sm_{self._cupy.cuda.Device().compute_capability}"
-        self.ptx, image = self._compile(source, target, options)
-        self._module = self._cupy.cuda.function.Module()
-        self._module.load(image)
+        self.ptx, self._binary = self._compile(source, target, options)
+        self.reset()
         from . import sim
 
         self._program = sim.load(self.ptx)  # names and sizes; the engine runs none of it
+
+    def reset(self) -> None:
+        """Load the module anew: its variables have their first contents."""
+        self._module = self._cupy.cuda.function.Module()
+        self._module.load(self._binary)
 
     def _compile(self, source: str, arch: str, options: Sequence[str]) -> tuple[str, bytes]:
         from cupy_backends.cuda.libs import nvrtc

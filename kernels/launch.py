@@ -45,6 +45,9 @@ class _Image(Protocol):
 
     def set(self, symbol: str, data: bytes) -> None: ...
 
+    def reset(self) -> None:
+        """Give every module-scope variable its first contents."""
+
     def symbols(self) -> dict[str, int]:
         """Size in bytes of every module-scope variable, by its name in PTX."""
 
@@ -129,6 +132,10 @@ class Module:
         if len(data) != size:
             raise ArgumentError(f"{symbol} has {size} bytes, the array has {len(data)}")
         self.image.set(name, data)
+
+    def reset(self) -> None:
+        """Give every __constant__ and __device__ variable what the source says, as if just compiled."""
+        self.image.reset()
 
 
 def base_name(entry: str) -> str:
@@ -306,6 +313,7 @@ class _EngineImage:
 
         self._sim = sim
         self._program = sim.load(ptx)
+        self._first = {name: symbol.data.copy() for name, symbol in self._program.symbols.items()}
 
     def entries(self) -> list[tuple[str, tuple[int, ...]]]:
         return [(name, tuple(p.size for p in entry.params)) for name, entry in self._program.entries.items()]
@@ -315,6 +323,10 @@ class _EngineImage:
 
     def set(self, symbol: str, data: bytes) -> None:
         self._program.symbols[symbol].data[:] = np.frombuffer(data, np.uint8)
+
+    def reset(self) -> None:
+        for name, data in self._first.items():
+            self._program.symbols[name].data[:] = data
 
     def run(
         self, entry: str, grid: Triple, block: Triple, args: Sequence[Argument], shared: int, check: bool,

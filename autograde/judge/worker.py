@@ -114,6 +114,8 @@ def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callab
     stage, index = "compile", -1
     try:
         parsed = plan.parse(source)
+        for case in request["cases"]:  # before the compiler stumbles over them
+            parsed.check_names({*case["symbols"], *case["inputs"], *case["outputs"], *case["inouts"]})
         modules = {"sim": compile_cuda(source, on="sim", options=parsed.options())}
         if request["on"] == "gpu":
             modules["gpu"] = compile_cuda(source, on="gpu", options=parsed.options())
@@ -139,6 +141,8 @@ class _GpuError(Exception):
 def _described(error: Exception) -> dict[str, Any]:
     """A typed error as JSON: its class, its message, its line, and what it carries besides."""
     message = str(error)[:_MAX_MESSAGE] or type(error).__name__
+    if isinstance(error, MemoryError):
+        message = "its arrays and temps need more memory than a text gets"
     line = getattr(error, "line", None) or 0
     found: dict[str, Any] = {"type": type(error).__name__, "message": message, "line": line}
     if (fault := getattr(error, "fault", None)) is not None:
@@ -155,6 +159,8 @@ def _run_case(
     """One case on the engine and, if that went well and a GPU was asked for, on the GPU, whose values count then."""
     from convladder.kernels import errors, plan
 
+    for module in modules.values():
+        module.reset()  # or a text could tell one case from another, and hand results on
     operands = _operands(case, arrays)
     try:
         results = plan.run(
@@ -179,11 +185,21 @@ def _run_case(
 
 
 def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
-    """Private copies of the inputs, and outputs whose contents are undefined."""
+    """Private copies of the inputs, and outputs whose contents are undefined.
+
+    Outputs are poisoned here, not by the launch alone: a text may launch nothing with them, and memory may hold what
+    another case left.
+    """
     from convladder.kernels import out
 
     copies = {name: arrays[i].copy() for name, i in {**case["inputs"], **case["inouts"]}.items()}
-    return {**copies, **{n: out(np.empty(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
+    return {**copies, **{n: out(_poisoned(shape, dtype)) for n, (dtype, shape) in case["outputs"].items()}}
+
+
+def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8)[:] = 0xFF
+    return array
 
 
 def _time(request: dict[str, Any], send: Callable[..., None]) -> None:

@@ -90,6 +90,29 @@ def test_a_wrong_kernel_fails_exactly_its_check(tiny: Spec, conv: str, worker: W
     assert record.help == "Step 2"
 
 
+def test_variables_of_the_module_begin_anew_in_every_case(tiny: Spec, conv: str, worker: Worker) -> None:
+    count = "__device__ int runs = 0;\n__global__ void count(int* t) { t[0] = ++runs; }\n//@ temp t int[1]\n"
+    text = conv.replace("//@ launch conv", "//@ launch count grid=1 block=1 args=t\n//@ launch conv")
+    text = count + text.replace("= sum;", "= runs == 1 ? sum : -1.0f;")
+    found = check(tiny, "conv", text, worker)
+    assert found["correct"].passed, found["correct"].rationale
+    assert found["hidden"].passed
+
+
+def test_an_output_that_no_launch_gets_holds_nothing_of_another_run(tiny: Spec, conv: str, worker: Worker) -> None:
+    """Memory that is used again may hold the right values of the case before."""
+    assert check(tiny, "conv", conv, worker)["hidden"].passed
+    elsewhere = conv.replace("block=32", "block=32 args=(x, w, t, N, C, H, W, K, R, S, P, Q, U, pad)")
+    name, record = only_failure(check(tiny, "conv", "//@ temp t float[N*K*P*Q]\n" + elsewhere, worker))
+    assert (name, record.rationale) == ("runs", "the kernel writes nothing to y")
+
+
+def test_a_constant_with_a_name_of_the_task_is_told_so(tiny: Spec, conv: str, worker: Worker) -> None:
+    name, record = only_failure(check(tiny, "conv", "//@ const P = 4\n" + conv, worker))
+    assert name == "compiles"
+    assert "P is a name of the task already: choose another one, line 2: `//@ const P = 4`" in record.rationale
+
+
 def test_a_fault_comes_with_its_evidence(tiny: Spec, conv: str, worker: Worker) -> None:
     record = check(tiny, "conv", conv.replace("h < H", "h <= H"), worker)["runs"]
     assert record.evidence["case"] == "one"
