@@ -178,3 +178,12 @@ def test_importing_the_grader_leaves_out_notebooks_and_pages() -> None:
     code = f"import sys, convladder.autograde; print([m for m in {heavy} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_what_a_notebook_and_the_command_line_load_needs_no_posix_module():
+    posix = ("fcntl", "resource", "pwd", "grp", "termios")
+    blocked = "; ".join(f"sys.modules[{name!r}] = None" for name in posix)
+    faces = ", ".join(f"convladder.autograde.faces.{name}" for name in ("magic", "report", "single", "cli"))
+    code = f"import sys; {blocked}; import {faces}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

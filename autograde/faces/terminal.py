@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ..course.grade import Grades
+from ..course.grades import Grades
 from ..judge.record import CheckRecord, SubmissionRecord
 from .report import (
     BY_HAND,
