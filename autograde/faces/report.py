@@ -18,7 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup, escape
 
-from ..course.grade import Grades, file_stem, write_atomically
+from ..course.grades import Grades, file_stem, write_atomically
 from ..judge.record import CheckRecord, SubmissionRecord
 from .pictures import wrong_map
 from .traffic import Traffic
