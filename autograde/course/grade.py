@@ -121,7 +121,11 @@ def _entry(raw: str, notebooks: Sequence[Path], folder: Path, lab: str) -> Entry
         hint = f" Found instead: {', '.join(others[:3])}; the file must be called {lab}.ipynb." if others else ""
         return Entry(student, problem=f"No notebook {lab}.ipynb was handed in.{hint}")
     notebook = notebooks[0]
-    if not notebook.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside = notebook.resolve(strict=True).is_relative_to(folder.resolve())
+    except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself
+        return Entry(student, problem=f"{notebook.name} cannot be read: {getattr(error, 'strerror', '') or 'a loop'}.")
+    if not inside:
         return Entry(student, problem=f"{notebook.name} is a link out of the submissions; hand in the file itself.")
     if not notebook.is_file():
         return Entry(student, problem=f"{notebook.name} is not a regular file.")

@@ -150,7 +150,7 @@ def open_worker(policy: SandboxPolicy | str = "bwrap") -> Worker:
             raise SandboxError(f"student text cannot be sandboxed: {reason}")
     if os.name == "nt":
         raise SandboxError(
-            "kernels are compiled and run in a process of their own, over pipes that Windows cannot wait for: use WSL2. "
+            "kernels are compiled and run in their own process, with pipes that Windows cannot wait for: use WSL2. "
             "convladder.kernels itself, compile_cuda and launch, works on Windows"
         )
     return Worker(policy)

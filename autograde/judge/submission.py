@@ -135,8 +135,11 @@ def _upgraded(notebook: dict[str, Any], path: Path) -> dict[str, Any]:
 
     try:
         return json.loads(nbformat.writes(nbformat.convert(nbformat.from_dict(notebook), 4)))
-    except Exception as error:  # nbformat raises whatever the broken notebook makes it stumble over
-        raise SubmissionError(f"{path.name} has an old notebook format that cannot be read ({error})") from None
+    except Exception:  # nbformat raises whatever the broken notebook makes it stumble over
+        old = notebook["nbformat"]
+        raise SubmissionError(
+            f"{path.name} says that it has notebook format {old}, and is no such notebook: save it again in JupyterLab"
+        ) from None
 
 
 @dataclass(frozen=True)

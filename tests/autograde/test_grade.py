@@ -162,6 +162,17 @@ def test_a_link_out_of_the_submissions_is_not_followed(tmp_path: Path) -> None:
     assert "link out of the submissions" in entry.problem
 
 
+@pytest.mark.parametrize("target", ["toy.ipynb", "absent.ipynb"])
+def test_a_link_to_nowhere_costs_only_its_own_student(tmp_path: Path, target: str) -> None:
+    hand_in(tmp_path, "ada", "{}")
+    (tmp_path / "eve").mkdir()
+    (tmp_path / "eve" / "toy.ipynb").symlink_to(target)
+    (ada, eve), _ = grading.find_submissions(tmp_path, "toy")
+    assert ada.notebook is not None
+    assert eve.notebook is None
+    assert "toy.ipynb cannot be read" in eve.problem
+
+
 def test_a_pipe_in_place_of_a_notebook_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "eve").mkdir()
     os.mkfifo(tmp_path / "eve" / "toy.ipynb")
