@@ -371,6 +371,22 @@ def bench(suite: str, out: Path | None) -> None:
         click.echo(f"written to {out}")
 
 
+# --- nbgrader ------------------------------------------------------------------------------------
+
+
+@main.command("nbgrader-setup")
+@click.argument("dest", type=_FOLDER)
+@click.option("--lab", "labs", multiple=True, help="A lab of the course; may be given again.  [default: all]")
+def nbgrader_setup(dest: Path, labs: tuple[str, ...]) -> None:
+    """Make DEST a course folder for nbgrader's own commands, or renew its source notebooks."""
+    from . import nbgrader_course
+
+    for path in nbgrader_course.make(dest, labs):
+        click.echo(path)
+    lab = labs[0] if labs else "01_direct"
+    click.echo(f"now, in {dest}: nbgrader generate_assignment {lab}")
+
+
 # --- course --------------------------------------------------------------------------------------
 
 

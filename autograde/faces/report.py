@@ -335,7 +335,7 @@ def feedback_page(record: SubmissionRecord, title: str, titles: Mapping[str, str
             problems=shown.problems,
             failed=FAILED,
             tasks=[task_view(name, checks, titles.get(name, "")) for name, checks in by_task(shown.checks).items()],
-            footer=f"{_circumstances(record)} · {record.date[:16].replace('T', ' ')} UTC",
+            footer=f"{circumstances(record)} · {record.date[:16].replace('T', ' ')} UTC",
         )
     )
 
@@ -382,7 +382,7 @@ def class_page(grades: Grades, title: str) -> str:
                 {"check": check, "count": count, "percent": _percent(count, len(records))}
                 for check, count in stumbles.most_common(8)
             ],
-            footer=_circumstances(records[0]) if records else "",
+            footer=circumstances(records[0]) if records else "",
         )
     )
 
@@ -439,7 +439,7 @@ def _class_summary(records: Sequence[SubmissionRecord]) -> str:
     return f"{students} · median {points(middle)} of {points(most)} points"
 
 
-def _circumstances(record: SubmissionRecord) -> str:
+def circumstances(record: SubmissionRecord) -> str:
     where = "on the engine, without a GPU" if record.on == "sim" else "on a GPU"
     version = record.environment.get("convladder", "")
     return f"judged by convladder {version} {where}; performance graded by: {record.timing}".replace("  ", " ")

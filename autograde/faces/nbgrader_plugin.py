@@ -1,0 +1,327 @@
+"""nbgrader, with our judge in the place of the student's kernel.
+
+A course's nbgrader_config.py says
+
+    from convladder.autograde.faces.nbgrader_plugin import configure
+    configure(get_config(), __file__)
+
+and nbgrader's own commands do the rest: generate_assignment, zip_collect, autograde, generate_feedback, export,
+formgrader. nbgrader keeps the gradebook, the deadlines, the comments and the points given by hand; what a cell is
+worth is decided by the judge from the text of the submission. No cell is executed.
+
+    generate_assignment   ClearAnswers    the solved cells become the stubs that they carry
+    autograde, 1st pass   Transplant      the released notebook, with the text of the submission's answers in it
+    autograde, 2nd pass   Judge           each grade cell's output: reasons, and one float between 0 and its points
+
+The records, with all that is known of hidden cases, are kept beside the gradebook in grades/LAB, as `convladder
+grade --out grades/LAB` keeps them: both doors use one secret and take each other's records over. So a large class
+is judged with all cores by `convladder grade LAB --submissions submitted`, after which `nbgrader autograde LAB`
+has only to write the gradebook.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbformat import NotebookNode
+from nbgrader import utils
+from nbgrader.converters import Autograde
+from nbgrader.converters.base import NbGraderException
+from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import OperationalError
+from traitlets import Enum, Float, List, Unicode
+
+from ...kernels.errors import ConvladderError
+from ..course import grade
+from ..judge import spec as specs
+from ..judge import submission as submissions
+from ..judge.record import SubmissionRecord
+from ..judge.spec import Spec
+from ..judge.submission import Submission, SubmissionError
+from . import nbgrader_output as output
+
+Resources = dict[str, Any]
+
+#: Where ClearAnswers finds what students start from, in a source cell's metadata.
+STUB = "convladder_stub"
+
+#: Names of a lab's notebook, and of a student, in what a learning platform exports:
+#: STUDENT/LAB.ipynb, STUDENT_LAB.ipynb, TITLE_STUDENT_attempt_DATE_LAB.ipynb (Blackboard) and
+#: NAME_NUMBER_assignsubmission_file_/LAB.ipynb (Moodle, where NUMBER becomes the student's name here).
+SUBMITTED_NAME = (
+    r".*/(?!extracted/)"
+    r"(?:[^/]*_(?=[^/_]+_attempt_)|[^/]*_(?=\d+_assignsubmission_file_))?"
+    r"(?P<student_id>[^/]+?)"
+    r"(?:_attempt_(?P<timestamp>\d{4}(?:-\d\d){5})|_assignsubmission_file)?"
+    r"[/_]+(?P<file_id>\d\d_[a-z][a-z0-9_]*)\.ipynb$"
+)
+
+
+class NotGraded(ConvladderError):
+    """This submission keeps the grades that it has; the message says why and what to do."""
+
+
+def configure(config: Any, config_file: str | Path) -> None:
+    """Set nbgrader up for a course of our labs.
+
+    config       what `get_config()` gives in nbgrader_config.py
+    config_file  its `__file__`: the course is the folder that it lies in
+    What is set afterwards in nbgrader_config.py stands.
+    """
+    root = Path(config_file).resolve().parent
+    here = __name__
+    config.CourseDirectory.root = str(root)
+    config.CourseDirectory.db_url = (
+        f"sqlite:///{root}/gradebook.db"  # a relative URL would follow the working directory
+    )
+    config.GenerateAssignment.preprocessors = [
+        "nbgrader.preprocessors.IncludeHeaderFooter",
+        "nbgrader.preprocessors.LockCells",
+        f"{here}.ClearAnswers",
+        "nbgrader.preprocessors.ClearOutput",
+        "nbgrader.preprocessors.CheckCellMetadata",
+        "nbgrader.preprocessors.ComputeChecksums",
+        "nbgrader.preprocessors.SaveCells",
+        "nbgrader.preprocessors.ClearHiddenTests",
+        "nbgrader.preprocessors.ClearMarkScheme",
+        "nbgrader.preprocessors.ComputeChecksums",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
+    config.Autograde.exporter_class = f"{here}.SubmittedNotebook"
+    config.Autograde.sanitize_preprocessors = [
+        f"{here}.Transplant",
+        "nbgrader.preprocessors.OverwriteKernelspec",
+        "nbgrader.preprocessors.OverwriteCells",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
+    config.Autograde.autograde_preprocessors = [
+        f"{here}.Judge",
+        "nbgrader.preprocessors.SaveAutoGrades",
+        "nbgrader.preprocessors.AssignLatePenalties",
+        "nbgrader.preprocessors.CheckCellMetadata",
+    ]
+    config.HTMLExporter.sanitize_html = True  # for the HTML of outputs; see harmless_markdown for that of cells
+    config.FileNameCollectorPlugin.named_regexp = SUBMITTED_NAME
+    if shutil.which("alembic") is None:  # nbgrader calls it by name, also from a virtual environment that is not active
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    if not event.contains(Engine, "connect", _wait_for_other_writers):
+        event.listen(Engine, "connect", _wait_for_other_writers)
+
+
+# --- The gradebook, shared by several commands at once --------------------------------------------
+
+#: How long a command waits for another one's write to the gradebook; SQLite's own five seconds lose entries.
+WRITE_PATIENCE_S = 60
+
+
+def _wait_for_other_writers(connection: Any, _: Any) -> None:
+    if type(connection).__module__.startswith("sqlite3"):
+        connection.execute(f"PRAGMA busy_timeout = {1000 * WRITE_PATIENCE_S}")
+
+
+def _require_writable(db_url: str, patience_s: float) -> None:
+    """Raise NbGraderException where the gradebook cannot be written for so long."""
+    engine = create_engine(db_url)
+    path = engine.url.database or ""
+    if engine.dialect.name != "sqlite" or not Path(path).is_file():
+        return  # nbgrader makes a missing one
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * patience_s)}")
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+            connection.rollback()
+    except OperationalError as error:
+        raise NbGraderException(
+            f"The gradebook {path} cannot be written ({error.orig}), so nothing was graded. Another program holds it, "
+            "or its folder is read-only: close what else has it open (formgrader, a database browser, another "
+            "autograde), and run the same command again."
+        ) from None
+    finally:
+        engine.dispose()
+
+
+# --- generate_assignment -------------------------------------------------------------------------
+
+
+class ClearAnswers(ClearSolutions):
+    """Put into each solved cell the stub that it carries in its metadata; a cell without one is nbgrader's to clear.
+
+    Raises ConvladderError where files lie beside the source notebook: nbgrader copies them to students.
+    """
+
+    companions = List(
+        Unicode(), help="Files beside a source notebook that students may have: they get them, with the feedback too."
+    ).tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: Resources) -> tuple[NotebookNode, Resources]:
+        folder = Path(resources["metadata"]["path"])
+        own = resources["metadata"]["name"] + ".ipynb"
+        ignored = {".ipynb_checkpoints", "__pycache__"}
+        extra = sorted({p.name for p in folder.iterdir()} - {own, *ignored, *self.companions})
+        if extra:
+            raise ConvladderError(
+                f"{folder} holds {', '.join(extra)} beside {own}, and nbgrader copies whatever lies there to students, "
+                "with the release and with every feedback. Move it elsewhere, or name it in "
+                "c.ClearAnswers.companions if students may have it."
+            )
+        return super().preprocess(nb, resources)
+
+    def preprocess_cell(self, cell: NotebookNode, resources: Resources, index: int) -> tuple[NotebookNode, Resources]:
+        stub = cell.metadata.pop(STUB, None)
+        if stub is None:
+            return super().preprocess_cell(cell, resources, index)
+        cell.source = stub
+        return cell, resources
+
+
+# --- autograde -----------------------------------------------------------------------------------
+
+
+class SubmittedNotebook(NotebookExporter):
+    """Writes the autograded notebook; the student's is not read by nbformat, which stumbles where we need not."""
+
+    gradebook_patience_s = Float(
+        30.0, help="How long to wait for a gradebook that another program holds, before anything is graded."
+    ).tag(config=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(self.parent, Autograde):
+            try:
+                _require_writable(self.parent.coursedir.db_url, self.gradebook_patience_s)
+            except NbGraderException as error:
+                self.log.error("%s", error)
+                raise
+
+    def from_file(self, file_stream: Any, resources: Any = None, **kw: Any) -> Any:
+        if any(isinstance(step, Transplant) for step in self._preprocessors):
+            return self.from_notebook_node(nbformat.v4.new_notebook(), resources=resources, **kw)
+        return super().from_file(file_stream, resources=resources, **kw)
+
+
+class _Step(NbGraderPreprocessor):
+    """A preprocessor of autograde that knows the course and the lab."""
+
+    specs_dir = Unicode("", help="A folder of specs in the place of the package's own.").tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: Resources) -> tuple[NotebookNode, Resources]:
+        names = resources["nbgrader"]
+        self.course = self.parent.parent.coursedir
+        self.lab: str = names["assignment"]
+        self.student: str = names["student"]
+        folder = Path(self.course.format_path(self.course.submitted_directory, self.student, self.lab))
+        self.notebook = folder / f"{names['notebook']}.ipynb"
+        return self.work(nb, specs.load(self.lab, self._specs_dir())), resources
+
+    def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
+        raise NotImplementedError
+
+    def _specs_dir(self) -> Path | None:
+        return Path(self.specs_dir) if self.specs_dir else None
+
+
+class Transplant(_Step):
+    """The released notebook with nothing of the submission in it but the text of its answers.
+
+    So a test cell that was deleted, copied, renamed or rewritten is the released one again, and a cell's metadata,
+    points and checksum are the released ones, whatever the submission says. What was not answered keeps its stub.
+    """
+
+    def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
+        released = self._released()
+        output.highlight(released)
+        try:
+            read = submissions.read(self.notebook, spec)
+        except SubmissionError as error:
+            self.log.warning("%s: %s", self.student, error)
+            return released
+        for problem in read.problems:
+            self.log.warning("%s: %s", self.student, problem)
+        _insert(released, read)
+        return released
+
+    def _released(self) -> NotebookNode:
+        folder = Path(self.course.format_path(self.course.release_directory, ".", self.lab))
+        path = folder / self.notebook.name
+        try:
+            return nbformat.read(path, as_version=4)
+        except OSError as error:
+            raise NotGraded(
+                f"The released notebook {path} cannot be read ({error.strerror}): run "
+                f"`nbgrader generate_assignment {self.lab} --force` and autograde again."
+            ) from None
+
+
+def _insert(released: NotebookNode, read: Submission) -> None:
+    for cell in released.cells:
+        answer = read.answers.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+        if answer is None or not utils.is_solution(cell):
+            continue
+        if cell.cell_type == "markdown":
+            if answer.text:  # else it stays as released, which nbgrader takes for no response
+                cell.source = harmless_markdown(answer.text)
+        else:
+            magic = cell.source.partition("\n")[0]
+            cell.source = "\n" * (answer.first_line - 2) + f"{magic}\n{answer.text}"
+
+
+def harmless_markdown(text: str) -> str:
+    """A student's words without HTML, links and images: nbgrader's pages pass those of markdown cells through,
+    scripts too, to whoever grades.
+    """
+    return re.sub(r"<(?=[A-Za-z/!?])", "< ", re.sub(r"\](?=[(:\[])", "] ", text))
+
+
+class Judge(_Step):
+    """Give every grade cell the judge's verdict as its output, and keep the record in the course's grades/LAB.
+
+    A cell's output is one readable display and one Python float, 0 <= float <= points, as its result: of anything
+    else nbgrader makes full credit, no credit or an exception. Students see of hidden cases what they may see.
+
+    Raises NotGraded where judging broke down: nbgrader tells so at its end and goes on with the class, and the next
+    autograde tries this submission again.
+    """
+
+    on = Enum(["sim", "gpu"], "sim", help="Judge on the engine or on a GPU.").tag(config=True)
+    sandbox = Enum(["bwrap", "none"], "bwrap", help='"none" runs students\' work with all your rights.').tag(
+        config=True
+    )
+    limit_s = Float(900.0, help="Wall-clock after which judging one submission is stopped.").tag(config=True)
+
+    def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
+        record = self._record(nb)
+        shown = record.student_view()
+        code = [c for c in nb.cells if c.cell_type == "code"]
+        for cell in code:
+            if utils.is_grade(cell):
+                task = cell.metadata.nbgrader.grade_id.removesuffix("-check")
+                checks = [c for c in shown.checks if c.task == task]
+                source = next((c.source for c in code if _grade_id(c) == task), "")
+                cell.outputs = output.graded(checks, float(cell.metadata.nbgrader.points), source)
+            else:
+                cell.outputs = output.opening(shown, record) if cell is code[0] else []
+        return nb
+
+    def _record(self, nb: NotebookNode) -> SubmissionRecord:
+        out = Path(self.course.root) / "grades" / self.lab
+        submitted = Path(self.course.format_path(self.course.submitted_directory, "x", "x")).parents[1]
+        settings = grade.Settings(
+            on=self.on, timing="counters", sandbox=self.sandbox, limit_s=self.limit_s, force=self.parent.parent.force
+        )
+        record = grade.judge_one(self.lab, submitted, self.notebook, self.student, out, settings, self._specs_dir())
+        if "unfinished" in record.environment:
+            raise NotGraded(f"{self.student}: {' '.join(record.problems)} ({record.environment['unfinished'][-2000:]})")
+        return record
+
+
+def _grade_id(cell: NotebookNode) -> str:
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
