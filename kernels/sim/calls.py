@@ -27,6 +27,10 @@ from .ptx import (
 from .types import ScalarType, bits_type
 
 
+#: What a student wrote, by the function that the compiler calls.
+_LIBRARY = {"vprintf": "printf", "malloc": "malloc (or new)", "free": "free (or delete)", "__assertfail": "assert"}
+
+
 def inline_calls(module: Module, entry: str) -> Function:
     """The entry with every call replaced by the called code.
 
@@ -114,7 +118,8 @@ class _Inliner:
         if callee.name in callers:
             raise unsupported(call, f"the engine does not execute recursion (in {callee.name})")
         if not callee.code:
-            raise unsupported(call, f"the engine does not know the function {callee.name}")
+            written = _LIBRARY.get(callee.name, callee.name)
+            raise unsupported(call, f"the engine does not know the function {written}")
         returned = groups.pop(0) if callee.returns else ()
         return callee, returned, groups[0] if groups else ()
 

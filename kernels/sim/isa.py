@@ -81,6 +81,26 @@ SUPPORTED: dict[str, frozenset[str]] = {
     }.items()
 }
 
+#: What in CUDA C++ leads to PTX that is missing, by a part of its opcode: said to the student in place of the PTX.
+MISSING = {
+    "shared": "__shared__ memory",
+    "bar": "__syncthreads()",
+    "barrier": "__syncthreads()",
+    "cp": "asynchronous copies",
+    "atom": "atomic functions such as atomicAdd",
+    "red": "atomic functions such as atomicAdd",
+    "shfl": "warp shuffles such as __shfl_sync",
+    "vote": "warp votes such as __ballot_sync",
+    "match": "warp votes such as __ballot_sync",
+    "activemask": "warp votes such as __ballot_sync",
+    "f16": "half precision",
+    "f16x2": "half precision",
+    "bf16": "half precision",
+    "mma": "tensor cores",
+    "wmma": "tensor cores",
+    "tex": "textures",
+}
+
 #: Directed rounding is done for these, in single precision.
 _DIRECTED = frozenset({"add", "sub", "mul", "fma", "mad", "cvt"})
 
@@ -105,7 +125,7 @@ def check_supported(function: Function) -> None:
 def _check(function: Function, instruction: Instruction) -> None:
     parts = SUPPORTED.get(instruction.opcode)
     if parts is None or not parts.issuperset(instruction.modifiers):
-        raise unsupported(instruction)
+        raise unsupported(instruction, _why(instruction))
     directed = {"rz", "rm", "rp"} & set(instruction.modifiers)
     if directed and not (instruction.opcode in _DIRECTED and _can_round(instruction)):
         raise unsupported(instruction)
@@ -132,6 +152,12 @@ def _check_access(instruction: Instruction) -> None:
     too_wide = instruction.type.size * instruction.width > 16
     if not isinstance(place, Address) or parts != instruction.width or too_wide:
         raise unsupported(instruction)
+
+
+def _why(instruction: Instruction) -> str:
+    """What of CUDA C++ the engine lacks, in its own terms; "" where the opcode does not tell."""
+    found = next((MISSING[part] for part in (instruction.opcode, *instruction.modifiers) if part in MISSING), "")
+    return f"the engine does not execute {found} yet; run this kernel on a GPU, or do without" if found else ""
 
 
 def _can_round(instruction: Instruction) -> bool:

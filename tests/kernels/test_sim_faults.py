@@ -303,3 +303,22 @@ def test_malformed_assembly_is_refused_not_executed(code):
     .visible .entry k(.param .u64 p) {{ .reg .b32 %r<5>; .reg .b64 %rd<5>; {code} ret; }}"""
     with pytest.raises(UnsupportedPTX):
         sim.run(sim.load(text), "k", (1, 1, 1), (32, 1, 1), [sim.Buffer("y", np.zeros(64, np.uint8), True)])
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("__shared__ float t[32]; t[i] = y[i]; y[i] = t[31 - i];", "does not execute __shared__ memory yet"),
+        ("__syncthreads();", "does not execute __syncthreads() yet"),
+        ("atomicAdd(y, 1.0f);", "does not execute atomic functions such as atomicAdd yet"),
+        ("y[i] = __shfl_sync(~0u, y[i], 0);", "such as __shfl_sync yet"),
+        ('printf("%d", i);', "does not know the function printf"),
+        ("y = (float*)malloc(4); y[0] = 1;", "does not know the function malloc"),
+    ],
+)
+def test_what_the_engine_lacks_is_named_as_the_student_wrote_it(engine, statement, says):
+    source = f'extern "C" __global__ void k(float* y) {{ int i = threadIdx.x;\n{statement}\ny[i] += 1; }}'
+    with pytest.raises(UnsupportedPTX) as error:
+        engine.run(source, 1, 32, {"y": np.zeros(32, np.float32)})
+    assert says in str(error.value)
+    assert error.value.fault.line == 2
