@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -346,6 +347,30 @@ def test_a_device_is_held_by_many_or_by_one(device: None) -> None:
         with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # both have let go
+
+
+def test_a_timing_that_gets_no_pause_closes_the_gate(device: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(device_lock, "_PATIENCE_S", 0.0)
+    taken: list[bool] = []
+
+    def wait() -> None:
+        with device_lock.held("d", alone=True):
+            taken.append(True)
+
+    with device_lock.held("d", alone=False):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        gate = device_lock._open("d", "gate")
+        while not taken:  # ends when the gate is closed, long before the lock is let go
+            try:
+                fcntl.flock(gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                break
+            fcntl.flock(gate, fcntl.LOCK_UN)
+        assert not taken
+    waiting.join()
+    assert taken
 
 
 # ---- on a GPU
