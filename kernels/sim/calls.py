@@ -26,7 +26,6 @@ from .ptx import (
 )
 from .types import ScalarType, bits_type
 
-
 #: What a student wrote, by the function that the compiler calls.
 _LIBRARY = {"vprintf": "printf", "malloc": "malloc (or new)", "free": "free (or delete)", "__assertfail": "assert"}
 
