@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from nbgrader.api import Gradebook
 
 from convladder.autograde.course import build, grade, sample
 from convladder.autograde.faces import nbgrader_course
+from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import sandbox
 
 LAB = "01_direct"
@@ -104,3 +106,9 @@ def test_both_doors_give_the_whole_sample_class_the_same_scores(released: Path, 
         tasks = dict.fromkeys(c.task for c in record.checks if not c.manual)
         wanted = {t: sum(c.score for c in record.checks if c.task == t) for t in tasks}
         assert scores(released, record.student) == pytest.approx(wanted, abs=1e-12), record.student
+
+
+def test_on_an_unsolved_notebook_validate_ends_with_0_and_convladder_check_with_1(released: Path) -> None:
+    notebook = released / "release" / LAB / f"{LAB}.ipynb"
+    nbgrader(released, "validate", str(notebook))
+    assert CliRunner().invoke(main, ["check", str(notebook)]).exit_code == 1
