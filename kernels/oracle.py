@@ -17,6 +17,9 @@ UNIT_ROUNDOFF = 2.0**-24
 #: A sequential float32 sum stays under 2.5 of the 8; one product in TF32 is already far above.
 SLACK = 8.0
 
+#: Elements of unrolled windows that are multiplied at a time.
+_UNROLLED = 1 << 20
+
 
 def conv2d(x, w, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any = 1) -> np.ndarray:
     """y[n,k,p,q] = sum over c, r, s of x[n, c, p U - pad + r dil, q U - pad + s dil] * w[k,c,r,s], in float64.
@@ -27,15 +30,22 @@ def conv2d(x, w, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any =
     x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
     g = ConvGeometry.of(x.shape, w.shape, stride, pad, dilation, groups)
     padded = np.pad(x, ((0, 0), (0, 0), (g.pad[0],) * 2, (g.pad[1],) * 2))
-    filters = w.reshape(g.groups, g.K // g.groups, g.C // g.groups, g.R, g.S)
-    y = np.zeros((g.N, g.groups, g.K // g.groups, g.P * g.Q))
-    for r in range(g.R):
-        for s in range(g.S):
-            h, v = r * g.dilation[0], s * g.dilation[1]
-            tap = padded[:, :, h : h + (g.P - 1) * g.stride[0] + 1 : g.stride[0],
-                               v : v + (g.Q - 1) * g.stride[1] + 1 : g.stride[1]]  # fmt: skip
-            y += filters[:, :, :, r, s] @ tap.reshape(g.N, g.groups, g.C // g.groups, g.P * g.Q)
-    return y.reshape(g.y_shape)
+    (up, across), (down, right) = g.stride, g.dilation
+    window = ((g.R - 1) * down + 1, (g.S - 1) * right + 1)
+    taps = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3))[:, :, ::up, ::across, ::down, ::right]
+    channels, filters = g.C // g.groups, g.K // g.groups
+    y = np.empty(g.y_shape)
+    # One matrix product for a band of output rows, whose windows, unrolled, take a few megabytes.
+    rows = max(1, _UNROLLED // (g.products * g.Q))
+    for group in range(g.groups):
+        matrix = w[group * filters : (group + 1) * filters].reshape(filters, g.products)
+        mine = taps[:, group * channels : (group + 1) * channels]
+        for n in range(g.N):
+            for p in range(0, g.P, rows):
+                band = mine[n, :, p : p + rows].transpose(0, 3, 4, 1, 2)
+                product = matrix @ band.reshape(g.products, -1)
+                y[n, group * filters : (group + 1) * filters, p : p + rows] = product.reshape(filters, -1, g.Q)
+    return y
 
 
 def bound(

@@ -330,6 +330,24 @@ def demo(out: Path, workers: int | None) -> None:
     sample.sample_class(lab, submissions)
     settings = Settings(sandbox="bwrap" if there else "none", workers=workers or cores(), force=True)
     _grade(lab, submissions, out, settings)
+    _show_recorded(lab, out)
+
+
+def _show_recorded(lab: str, out: Path) -> None:
+    """The grades that the same class got from times on a GPU, beside those just made by counters."""
+    from ..course import grade as grading
+    from ..course import recorded
+    from . import terminal
+
+    record = recorded.load(lab)
+    if record is None:
+        return
+    live = {
+        student: found
+        for student in record["students"]
+        if (found := grading.read_record(grading.record_path(out, student))) is not None
+    }
+    _console().print(terminal.recorded_table(record, live))
 
 
 # --- bench ---------------------------------------------------------------------------------------
@@ -415,6 +433,18 @@ def course_check(file: Path) -> None:
 
     for line in courses.summary(courses.load(file)):
         click.echo(report.plain(line))
+
+
+@course.command("record")
+@click.argument("out", type=_FOLDER)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--command", default="", help="How the class was graded, to stand in the record.")
+def course_record(out: Path, file: Path, command: str) -> None:
+    """Keep the grades in OUT, which were timed on a GPU, as a record that can be shown elsewhere."""
+    from ..course import recorded
+
+    file.write_text(json.dumps(recorded.collect(out, command), indent=1) + "\n", encoding="utf-8")
+    click.echo(file)
 
 
 @course.command("timing")

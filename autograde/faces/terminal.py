@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -200,3 +201,24 @@ def as_text(drawn: RenderableType, width: int = 100) -> str:
     with console.capture() as capture:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def recorded_table(record: Mapping[str, Any], live: Mapping[str, SubmissionRecord]) -> RenderableType:
+    """Grades that were timed on a real GPU and kept (course.recorded), beside those just made of the same students."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("student", style="bold", overflow="fold", max_width=28)
+    table.add_column("here", justify="right", no_wrap=True)
+    table.add_column("recorded", justify="right", no_wrap=True)
+    table.add_column("timing", justify="right", no_wrap=True)
+    table.add_column("as timed there", overflow="fold", ratio=1)
+    for student, kept in record["students"].items():
+        now = points(live[student].score) if student in live else "–"
+        for number, (check, target) in enumerate(kept["targets"].items()):
+            of_timing = f"{points(target['score'])} / {points(target['max'])}"
+            said = Text(plain(f"{check}: {target['rationale']}"))
+            first = (Text(one_line(student)), now, points(kept["score"])) if number == 0 else ("", "", "")
+            table.add_row(*first, of_timing, said)
+    heading = (
+        f"Recorded, not measured here: the same class with timing on {record['device']['device']}, {record['date']}"
+    )
+    return Group(Text(plain(heading), "bold"), table)
