@@ -32,6 +32,24 @@ def load(lab: str) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def steadiness(lab: str) -> list[str]:
+    """What `convladder course timing` found on the GPU that it was recorded on, a line for each timed task."""
+    path = folder() / f"{lab}.timing.json"
+    if not path.is_file():
+        return []
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return [
+        f"{task}: the solution got all timing points {_times(found['solved'], 1.0)}, {found['base_rung']} none "
+        f"{_times(found['base'], 0.0)} (target {found['gain']['ratio']:.2f} times as fast as base; "
+        f"{kept['device']['device']}, {kept['date'][:10]})"
+        for task, found in kept["tasks"].items()
+    ]
+
+
+def _times(runs: list[dict[str, Any]], wanted: float) -> str:
+    return f"{sum(run['share'] == wanted for run in runs)} of {len(runs)} times"
+
+
 def collect(out: Path, command: str) -> dict[str, Any]:
     """What a class with measured timing scored, and on what. Raises RecordedError where OUT holds no such class."""
     records = [

@@ -334,11 +334,13 @@ def demo(out: Path, workers: int | None) -> None:
 
 
 def _show_recorded(lab: str, out: Path) -> None:
-    """The grades that the same class got from times on a GPU, beside those just made by counters."""
+    """What was timed on a real GPU and kept, beside the grades just made by counters."""
     from ..course import grade as grading
     from ..course import recorded
-    from . import terminal
+    from . import report, terminal
 
+    for line in recorded.steadiness(lab):
+        click.echo(report.plain(f"recorded on a real GPU, not measured here: {line}"))
     record = recorded.load(lab)
     if record is None:
         return

@@ -62,3 +62,10 @@ def test_the_recorded_timing_of_lab_1_was_steady_and_is_of_its_present_rungs() -
     assert [run["share"] for run in found["solved"]] == [1.0] * 20
     assert [run["share"] for run in found["base"]] == [0.0] * 20
     assert found["gain"]["low"] >= 1.5
+
+
+def test_the_recorded_timing_is_told_in_one_line() -> None:
+    (line,) = recorded.steadiness("01_direct")
+    assert "all timing points 20 of 20 times, direct_report none 20 of 20 times" in line
+    assert "NVIDIA H200" in line
+    assert recorded.steadiness("00_start") == []
