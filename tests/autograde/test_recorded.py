@@ -16,7 +16,7 @@ from convladder.autograde.judge.spec import KernelTask
 
 EVIDENCE = {
     "form": "measured", "device": {"device": "a device of tests"}, "device_before": {"clocks.sm": "1980 MHz"},
-    "bandwidth_gbs": 3000.0, "peak_gflops": 60000.0, "medians_us": {"text": 5.0}, "times_us": {"text": [5.0]},
+    "bandwidth_gbs": 3000.0, "peak_gflops": 60000.0, "medians_us": {"text": 5.0, "base": 20.0, "target": 4.0}, "times_us": {"text": [5.0]},
 }  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def test_a_record_names_its_device_and_keeps_what_defends_the_points(tmp_path: P
     kept = recorded.collect(tmp_path, "convladder grade toy")
     assert kept["device"]["device"] == "a device of tests"
     target = kept["students"]["ada"]["targets"]["conv.target"]
-    assert (target["score"], target["medians_us"]) == (15.0, {"text": 5.0})
+    assert (target["score"], target["medians_us"]) == (15.0, {"text": 5.0, "base": 20.0, "target": 4.0})
     assert "times_us" not in target
     json.dumps(kept, allow_nan=False)
 
@@ -50,6 +50,7 @@ def test_recorded_grades_are_shown_as_such_beside_live_ones(tmp_path: Path) -> N
     assert "Recorded, not measured here" in shown
     assert "a device of tests" in shown
     assert "15 / 15" in shown
+    assert "20, 4  conv" in shown
 
 
 def test_the_recorded_timing_of_lab_1_was_steady_and_is_of_its_present_rungs() -> None:
