@@ -16,7 +16,8 @@ from convladder.autograde.judge.spec import KernelTask
 
 EVIDENCE = {
     "form": "measured", "device": {"device": "a device of tests"}, "device_before": {"clocks.sm": "1980 MHz"},
-    "bandwidth_gbs": 3000.0, "peak_gflops": 60000.0, "medians_us": {"text": 5.0, "base": 20.0, "target": 4.0}, "times_us": {"text": [5.0]},
+    "bandwidth_gbs": 3000.0, "peak_gflops": 60000.0,
+    "medians_us": {"text": 5.0, "base": 20.0, "target": 4.0}, "times_us": {"text": [5.0]},
 }  # fmt: skip
 
 
