@@ -69,5 +69,5 @@ def test_the_recorded_timing_of_lab_1_was_steady_and_is_of_its_present_rungs() -
 def test_the_recorded_timing_is_told_in_one_line() -> None:
     (line,) = recorded.steadiness("01_direct")
     assert "all timing points 20 of 20 times, direct_report none 20 of 20 times" in line
-    assert "NVIDIA H200" in line
+    assert "NVIDIA H100" in line
     assert recorded.steadiness("00_start") == []
