@@ -163,7 +163,7 @@ def test_no_file_names_a_path_of_one_machine() -> None:
         ("open('/home/ada/labs')", True),
         ("C:\\Users\\ada", True),
         ("/usr/bin/python3", False),
-        ("/work/main/x", True),
+        ("/scratch/ada/x", True),
         ("framework/x", False),
         ("https://example.org/home/ada", False),
     ],
