@@ -5,7 +5,7 @@ says what is supported, `cfg` finds blocks and meeting points, `uniformity` whic
 `lower` and `arithmetic` write LLVM IR with `ir`; `jit` compiles it through `objectcache`; `llvm_executor` runs it with
 the loads, stores and checks of `library` and `fast_access` on the tables of `context`. `launch` numbers the arrays in
 the space of `addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report.
-`numpy_executor` with `numpy_alu` does the same plainly and slowly: the reference.
+`numpy_executor` with `numpy_alu` does the same plainly and slowly: the reference. An `observer` may watch it.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; calls through
 pointers; recursion. What differs from a GPU: approximate functions are correctly rounded; NaN keep their payload;
@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from ..result import Counters, Fault, Triple
 from . import llvm_executor, numpy_executor
 from .launch import Buffer, prepare
+from .observer import Observer
 from .program import Entry, Program, Symbol, load
 from .ptx import ParamSlot
 
 EXECUTORS = {"llvm": llvm_executor.run, "numpy": numpy_executor.run}
 
-__all__ = ["Buffer", "Entry", "ParamSlot", "Program", "Symbol", "load", "run"]
+__all__ = ["Buffer", "Entry", "Observer", "ParamSlot", "Program", "Symbol", "load", "run"]
 
 
 def run(
@@ -40,6 +41,7 @@ def run(
     checks: bool = True,
     budget: int | None = None,
     executor: str = "llvm",
+    observer: Observer | None = None,
 ) -> tuple[list[Fault], Counters]:
     """Run an entry once.
 
@@ -49,8 +51,11 @@ def run(
     budget    work that the launch may do: 1 for an instruction of a warp, and program.ACCESS_PRICE more for a load
               or store; None: a rule that stops an endless loop within a fraction of a second (launch.WARP_BUDGET)
     executor  "llvm", or "numpy" for the plain reference executor
+    observer  watches the plain executor, which runs the launch then
     returns   faults, ranked, and counters
     raises    UnsupportedPTX
     """
     launch = prepare(program, entry_name, grid, block, params, checks, budget)
+    if observer is not None:
+        return numpy_executor.run(launch, observer)
     return EXECUTORS[executor](launch)

@@ -11,6 +11,7 @@ It is the oracle of the compiled executor and states the engine's meaning:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNIN
 from .isa import source_types
 from .launch import WARP, Launch
 from .numpy_alu import compare, evaluate
+from .observer import Observer
 from .ptx import (
     Address,
     Immediate,
@@ -41,10 +43,10 @@ Lanes = np.ndarray
 LANE = np.arange(WARP)
 
 
-def run(launch: Launch) -> tuple[list[Fault], Counters]:
-    """Execute a launch."""
+def run(launch: Launch, observer: Observer | None = None) -> tuple[list[Fault], Counters]:
+    """Execute a launch; an observer sees every instruction, and may ask for one block alone."""
     with np.errstate(all="ignore"):
-        return _Executor(launch).run()
+        return _Executor(launch, observer).run()
 
 
 class _OutOfBudget(Exception):
@@ -71,8 +73,9 @@ class _Shadow:
 
 
 class _Executor:
-    def __init__(self, launch: Launch):
+    def __init__(self, launch: Launch, observer: Observer | None):
         self.launch = launch
+        self.observer = observer
         self.graph = launch.entry.graph
         self.code = launch.entry.function.code
         count = len(self.graph.blocks)
@@ -85,7 +88,7 @@ class _Executor:
     def run(self) -> tuple[list[Fault], Counters]:
         found: list[Fault] = []
         try:
-            for block in range(self.launch.blocks):
+            for block in self._blocks():
                 for warp in range(self.launch.warps_per_block):
                     _Warp(self, block, warp).run()
         except _OutOfBudget as stop:
@@ -95,6 +98,10 @@ class _Executor:
             return [], Counters()
         found = faults.explain(self.launch, list(self.events.values())) + found
         return found, counters.report(self.launch, self.tally)
+
+    def _blocks(self) -> Iterable[int]:
+        only = self.observer.only_block if self.observer else None
+        return range(self.launch.blocks) if only is None else [only]
 
     def record(self, pc: int, code: int, array: int, thread: int, block: int, address: int, other: int) -> None:
         """Note a misbehaviour; only the first of its kind at an instruction and array is kept."""
@@ -258,6 +265,8 @@ class _Warp:
         active = self.mask
         if ins.guard:
             active = active & (self._predicate(ins.guard.register) ^ ins.guard.negated)
+        if self.owner.observer:
+            self.owner.observer.executes(self, pc, ins, active)
         opcode = ins.opcode
         if opcode in ("ld", "st"):
             self._access(pc, ins, active)
@@ -365,6 +374,8 @@ class _Warp:
         else:
             base = self._read(address.base, TYPES["u64"])
         return [(int(b) + address.offset) & (2**64 - 1) for b in base]
+
+    read, addresses = _read, _addresses  # what an observer may ask
 
     def _load_param(self, ins: Instruction, parts: tuple[Operand, ...], active: Lanes) -> None:
         at = self.launch.entry.param_place(ins)

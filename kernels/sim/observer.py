@@ -1,0 +1,34 @@
+"""What may watch the plain executor: it is told of every instruction before a warp executes it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from .launch import Launch
+from .ptx import Address, Instruction, Operand
+from .types import ScalarType
+
+
+class Warp(Protocol):
+    """What an observer may ask of a warp."""
+
+    launch: Launch
+    block: int  # linear index
+    first_thread: int  # linear index in the block
+
+    def read(self, operand: Operand, kind: ScalarType) -> np.ndarray:
+        """The operand's 32 lanes."""
+
+    def addresses(self, address: Address) -> list[int]:
+        """Where each lane points to."""
+
+
+class Observer(Protocol):
+    """`only_block`: the linear index of the one block to run; None for all of them."""
+
+    only_block: int | None
+
+    def executes(self, warp: Warp, pc: int, instruction: Instruction, active: np.ndarray) -> None:
+        """A warp is about to execute an instruction; registers and memory are still as before."""
