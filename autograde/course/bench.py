@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ...kernels.bench import Row, measure, summary
+from ...kernels.bench.engine import Row, measure, summary
 from ..judge import Spec, Submission, check_task, judge, load, open_worker, read
 from ..judge.spec import KernelTask
 from . import build

@@ -366,7 +366,7 @@ def bench(suite: str, out: Path | None) -> None:
 
     from rich.table import Table
 
-    from ...kernels import bench as measuring
+    from ...kernels.bench import engine as measuring
     from ..course import bench as judging
     from ..judge import sandbox
 
@@ -377,7 +377,7 @@ def bench(suite: str, out: Path | None) -> None:
     rows = []
     console = _console()
     with console.status(f"measuring the suite {suite} …"):
-        for row in measuring.engine() if suite == "engine" else judging.suite(policy):
+        for row in measuring.suite() if suite == "engine" else judging.suite(policy):
             rows.append(row)
             figures = (row.seconds, *row.spread)
             table.add_row(row.what, *(f"{1e3 * t:.1f} ms" for t in figures), str(row.repetitions))

@@ -1,4 +1,4 @@
-"""Suites of `convladder bench` that need kernels alone: what the engine costs.
+"""What the engine costs: wall time on this machine.
 
 A suite is a list of rows, each the median over repetitions; the command line prints and keeps them.
 """
@@ -17,11 +17,11 @@ from functools import partial
 
 import numpy as np
 
-from . import plan, sim
-from .compiler import compile_ptx
-from .launch import Module, compile_cuda, out
-from .layouts import ConvGeometry
-from .methods import ladder_source
+from .. import plan, sim
+from ..compiler import compile_ptx
+from ..launch import Module, compile_cuda, out
+from ..layouts import ConvGeometry
+from ..methods import ladder_source
 
 #: One filter over a photograph of three channels, and the smallest case of a lab.
 PHOTOGRAPH = ConvGeometry(N=1, C=3, H=256, W=256, K=1, R=3, S=3, pad=(1, 1))
@@ -68,7 +68,7 @@ def machine() -> dict[str, str]:
     }
 
 
-def engine() -> Iterator[Row]:
+def suite() -> Iterator[Row]:
     """Compiling and running direct convolution, every check on, one core."""
     source = ladder_source("direct_coalesced")
     options = plan.parse(source).options()
