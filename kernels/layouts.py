@@ -7,9 +7,13 @@ P x Q output, U stride, pad, dil dilation. Tensors are NCHW (inputs), KCRS (filt
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from . import expression
 from .errors import GeometryError
 
 Pair = tuple[int, int]
@@ -122,3 +126,42 @@ class ConvGeometry:
             if h == w:
                 named[name] = h
         return named
+
+
+#: The column of weight (c, r, s) in the plain CSR matrix K x (C R S), as lowering multiplies it.
+PLAIN_COLUMN = "(c*R + r)*S + s"
+
+
+@dataclass(frozen=True)
+class Csr:
+    """A sparse K-row matrix: filter k's non-zeros are val[rowptr[k] .. rowptr[k+1]-1], at the columns col.
+
+    rowptr (K+1,) int32;  col (nnz,) int32, ascending in each row;  val (nnz,) float32
+    """
+
+    rowptr: np.ndarray
+    col: np.ndarray
+    val: np.ndarray
+
+    @property
+    def nnz(self) -> int:
+        return self.val.size
+
+
+def csr(w: np.ndarray, groups: int = 1, column: str = PLAIN_COLUMN, symbols: Mapping[str, Any] | None = None) -> Csr:
+    """The non-zeros of w (K, C/groups, R, S) float32 as CSR, one row a filter.
+
+    column   where weight (c, r, s) stands in its row, an expression over c (of all C channels), r, s and `symbols`
+    symbols  what `column` may name besides R and S
+    Raises GeometryError where a column or the number of non-zeros does not fit into an int32. Source: sparse paper, 2.2
+    (plain); stretched to the padded input, section 3.1, the column is (c Hp + r dil) Wp + s dil.
+    """
+    K, channels, R, S = w.shape
+    k, c, r, s = (index.astype(np.int64) for index in np.nonzero(w))
+    c += k // (K // groups) * channels
+    named = {**(symbols or {}), "R": R, "S": S, "c": c, "r": r, "s": s}
+    col = np.broadcast_to(expression.evaluate(column, named), k.shape)
+    if k.size >= 2**31 or col.max(initial=0) >= 2**31:
+        raise GeometryError(f"the weights have {k.size} non-zeros and columns up to {col.max()}: both must be < 2^31")
+    rowptr = np.searchsorted(k, np.arange(K + 1))
+    return Csr(rowptr.astype(np.int32), col.astype(np.int32), w[w != 0])

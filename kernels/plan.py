@@ -1,14 +1,15 @@
 """How a kernel text says that it is launched: its `//@` lines.
 
     //@ const TILE = 256                             a compile-time integer, also given to the compiler as -DTILE=256
+    //@ let Hp = H + 2*padh                          a symbol of the text's own, or another name for an array
     //@ temp col float[N*C*R*S*P*Q]                  a scratch array, uninitialised
     //@ launch NAME grid=(cdiv(P*Q, TILE), K, N) block=TILE shared=8*TILE args=(x, w, y, N)
     //@ needs dil == 1 and groups == 1               a precondition of the text
 
 Launches run in the order in which they stand. Expressions (convladder.kernels.expression) are over the
-symbols of the problem and the constants above them. `grid` and `block` take one to three sizes, `shared`
-counts bytes, `args` names arrays, temps, symbols or expressions; without it a launch passes the default
-arguments of its task.
+symbols of the problem, the constants, and the names that `let` lines give. `grid` and `block` take one to
+three sizes, `shared` counts bytes, `args` names arrays, temps, symbols or expressions; without it a launch
+passes the default arguments of its task.
 """
 
 from __future__ import annotations
@@ -41,6 +42,15 @@ MAX_LAUNCHES = 64
 
 
 @dataclass(frozen=True)
+class Let:
+    """A name for a value: `value` is an expression, or the name of an array."""
+
+    name: str
+    value: str
+    line: int
+
+
+@dataclass(frozen=True)
 class Temp:
     """A scratch array: `elements` is an expression."""
 
@@ -65,6 +75,7 @@ class Launch:
 @dataclass(frozen=True)
 class Plan:
     consts: dict[str, int]
+    lets: tuple[Let, ...]
     temps: tuple[Temp, ...]
     launches: tuple[Launch, ...]
     needs: tuple[tuple[str, int], ...]
@@ -75,14 +86,25 @@ class Plan:
         return tuple(f"-D{name}={value}" for name, value in self.consts.items())
 
     def check_names(self, taken: Collection[str]) -> None:
-        """Raise PlanError where a constant or a temp has a name that the task gives to something else."""
-        lines = {**self.const_lines, **{t.name: t.line for t in self.temps}}
+        """Raise PlanError where a constant, a let or a temp has a name that the task gives to something else."""
+        lines = {**self.const_lines, **{let.name: let.line for let in self.lets}}
+        lines |= {temp.name: temp.line for temp in self.temps}
         for name, line in lines.items():
             if name in taken:
                 raise PlanError(f"{name} is a name of the task already: choose another one", line)
 
+    def names(self, symbols: Mapping[str, Value]) -> dict[str, Value]:
+        """What expressions may name: the symbols, the constants, and each `let` that is a number."""
+        known = {**symbols, **self.consts}
+        for let in self.lets:
+            if let.value.isidentifier() and let.value not in known:
+                continue  # another name for an array
+            known[let.name] = _evaluated(let.value, known, let.line)
+        return known
+
     def check_needs(self, symbols: Mapping[str, Value], who: str) -> None:
         """Raise GeometryError where a `needs` line does not hold."""
+        symbols = self.names(symbols)
         for text, line in self.needs:
             missing = expression.names(text) - set(symbols)
             if missing or not _evaluated(text, symbols, line):
@@ -95,6 +117,7 @@ def parse(source: str) -> Plan:
     """Read the `//@` lines of a kernel text. Raises PlanError with the line where one cannot be read."""
     consts: dict[str, int] = {}
     const_lines: dict[str, int] = {}
+    lets: list[Let] = []
     temps: list[Temp] = []
     launches: list[Launch] = []
     needs: list[tuple[str, int]] = []
@@ -110,6 +133,11 @@ def parse(source: str) -> Plan:
             if name in consts:
                 raise PlanError(f"the constant {name} is given twice: keep one line", number)
             consts[name], const_lines[name] = value, number
+        elif word == "let":
+            let = _let(rest, number)
+            if any(other.name == let.name for other in lets):
+                raise PlanError(f"{let.name} is given twice: keep one line", number)
+            lets.append(let)
         elif word == "temp":
             temp = _temp(rest, number)
             if any(t.name == temp.name for t in temps):
@@ -123,8 +151,8 @@ def parse(source: str) -> Plan:
             _parsed(rest, number)
             needs.append((rest, number))
         else:
-            raise PlanError(f"`//@ {word}` is not known: write //@ const, temp, launch or needs", number)
-    return Plan(consts, tuple(temps), tuple(launches), tuple(needs), const_lines)
+            raise PlanError(f"`//@ {word}` is not known: write //@ const, let, temp, launch or needs", number)
+    return Plan(consts, tuple(lets), tuple(temps), tuple(launches), tuple(needs), const_lines)
 
 
 def run(
@@ -146,8 +174,9 @@ def run(
     Raises PlanError (with its line), KernelNameError, ArgumentError or LaunchError, UnsupportedPTX.
     """
     plan.check_names({*symbols, *arrays})
-    names = {**symbols, **plan.consts}
+    names = plan.names(symbols)
     operands = {**arrays, **{n: out(a) for n, a in temps(plan, symbols, module.on).items()}}
+    operands = _also_named(plan, operands)
     results = []
     for line in _launches(plan):
         kernel, grid, block, args, shared = _evaluated_launch(module, line, names, operands, default_args)
@@ -175,7 +204,8 @@ def ready(
 
     operands  as `arrays` of `run`, and the plan's `temps` too. Raises what `run` raises.
     """
-    names = {**symbols, **plan.consts}
+    names = plan.names(symbols)
+    operands = _also_named(plan, operands)
     found = []
     for line in _launches(plan):
         kernel, grid, block, args, shared = _evaluated_launch(module, line, names, operands, default_args)
@@ -188,7 +218,7 @@ def ready(
 
 def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
     """The scratch arrays of a plan by name, with undefined contents: NumPy, or CuPy for on="gpu"."""
-    names = {**symbols, **plan.consts}
+    names = plan.names(symbols)
     sizes = [_integer(t.elements, names, t.line) for t in plan.temps]
     total = 0
     for temp, elements in zip(plan.temps, sizes, strict=True):
@@ -200,6 +230,11 @@ def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
                 temp.line,
             )
     return {t.name: _scratch(t, n, on) for t, n in zip(plan.temps, sizes, strict=True)}
+
+
+def _also_named(plan: Plan, operands: Mapping[str, Any]) -> dict[str, Any]:
+    """The operands, those too to which a `let` gives another name."""
+    return {**operands, **{let.name: operands[let.value] for let in plan.lets if let.value in operands}}
 
 
 def _launches(plan: Plan) -> tuple[Launch, ...]:
@@ -239,6 +274,14 @@ def _const(text: str, consts: Mapping[str, int], line: int) -> tuple[str, int]:
     if not equals or not _NAME.fullmatch(name):
         raise PlanError(f"`//@ const {text}`: write `//@ const TILE = 256`", line)
     return name, _integer(value, consts, line)
+
+
+def _let(text: str, line: int) -> Let:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not _NAME.fullmatch(name):
+        raise PlanError(f"`//@ let {text}`: write `//@ let Hp = H + 2*pad`", line)
+    _parsed(value, line)
+    return Let(name, value, line)
 
 
 def _temp(text: str, line: int) -> Temp:

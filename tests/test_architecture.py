@@ -25,7 +25,7 @@ KERNEL_FLOORS = (
     {"errors", "result"},
     {"oracle", "layouts", "signature", "expression", "workloads"},
     {"compiler", "sim", "gpu", "codegen"},
-    {"launch", "plan"},
+    {"launch", "plan", "rungs"},
     {"cudnn", "measure"},
     {"methods"},
     {"bench"},

@@ -534,11 +534,11 @@ def _kernel_case(table: _Table, problem: Problem, hidden: bool) -> Case:
 
 
 def _rung(table: _Table, key: str, default: Any = ...) -> Any:
-    from convladder.kernels.methods import LADDER
+    from convladder.kernels.rungs import RUNGS
 
     name = table.text(key, default)
-    if name is not default and name not in LADDER:
-        raise table.error(f"`{key}` = {name!r} is no rung of kernels/ladder{_meant(name, list(LADDER))}")
+    if name is not default and name not in RUNGS:
+        raise table.error(f"`{key}` = {name!r} is no rung of kernels/ladder{_meant(name, list(RUNGS))}")
     return name
 
 

@@ -11,6 +11,7 @@
 //@ const BX = 16
 //@ const BY = 16
 //@ needs U >= 1 and pad >= 0 and dil == 1 and groups == 1
+//@ needs N*C*H*W < 2**31 and K*C*R*S < 2**31 and N*K*P*Q < 2**31
 // BEGIN SOLUTION: 1 line: //@ launch direct_coalesced grid=(..., ..., N*K) block=(BX, BY)
 //@ launch direct_coalesced grid=(cdiv(Q, BX), cdiv(P, BY), N*K) block=(BX, BY)
 // END SOLUTION

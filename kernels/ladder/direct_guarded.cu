@@ -9,6 +9,7 @@
  */
 //@ const TILE = 128
 //@ needs U >= 1 and pad >= 0 and dil == 1 and groups == 1
+//@ needs N*C*H*W < 2**31 and K*C*R*S < 2**31 and N*K*P*Q < 2**31
 //@ launch direct_guarded grid=(cdiv(P*Q, TILE), K, N) block=TILE
 
 __global__ void direct_guarded(const float* x, const float* w, float* y,

@@ -10,6 +10,7 @@
  * Source: lab report, section 2.1.2 (one image, one filter there; its store in the channel loop left out).
  */
 //@ needs U >= 1 and pad >= 0 and dil == 1 and groups == 1
+//@ needs N*C*H*W < 2**31 and K*C*R*S < 2**31 and N*K*P*Q < 2**31
 //@ launch direct_report grid=(cdiv(P, 16), cdiv(Q, 16), N*K) block=(16, 16)
 
 __global__ void direct_report(const float* x, const float* w, float* y,

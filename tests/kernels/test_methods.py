@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from convladder.kernels import conv2d, methods, oracle
 from convladder.kernels.errors import ArgumentError, BackendError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
-from convladder.kernels.methods import LADDER, ladder_source
+from convladder.kernels.rungs import LADDER, RUNGS, STEPS, ladder_source
 
 LADDER_FOLDER = Path(importlib.util.find_spec("convladder.kernels").origin).parent / "ladder"
 
@@ -26,13 +26,26 @@ SIMPLE = [
 ]
 
 
+#: Strides, paddings and dilations by axis, groups, a stride that skips pixels, a filter larger than the input.
+GENERAL = [
+    ConvGeometry(N=2, C=4, H=9, W=7, K=6, R=3, S=2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), groups=2),
+    ConvGeometry(N=1, C=3, H=5, W=40, K=3, R=1, S=1, stride=(3, 2), groups=3),
+    ConvGeometry(N=1, C=2, H=2, W=3, K=70, R=4, S=5, pad=(2, 1)),
+]
+
+#: Rungs that take one stride, one padding, no dilation, no groups; and rungs without groups.
+SIMPLE_ONLY = ("direct_guarded", "direct_clipped", "direct_report", "direct_coalesced")
+UNGROUPED = ("gemv_rows",)
+
+
 def data(g: ConvGeometry, seed: int = 0):
     rng = np.random.default_rng(seed)
     return rng.standard_normal(g.x_shape, np.float32), rng.standard_normal(g.w_shape, np.float32)
 
 
-def assert_convolves(g: ConvGeometry, method: str, on: str, seed: int = 0) -> None:
+def assert_convolves(g: ConvGeometry, method: str, on: str, seed: int = 0, sparsity: float = 0.0) -> None:
     x, w = data(g, seed)
+    w[np.random.default_rng(seed).random(w.shape) < sparsity] = 0
     arguments = (g.stride, g.pad, g.dilation, g.groups)
     y = conv2d(x, w, *arguments, method=method, on=on)
     assert y.shape == g.y_shape
@@ -40,8 +53,8 @@ def assert_convolves(g: ConvGeometry, method: str, on: str, seed: int = 0) -> No
     assert (abs(y - oracle.conv2d(x, w, *arguments)) <= oracle.bound(x, w, *arguments)).all()
 
 
-def test_methods_are_the_files_of_the_ladder():
-    assert sorted(methods()) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
+def test_methods_and_steps_are_the_files_of_the_ladder():
+    assert sorted([*methods(), *STEPS]) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
     assert methods() == list(LADDER)
 
 
@@ -51,13 +64,31 @@ def test_every_rung_convolves_simple_geometries(g, method, on):
     assert_convolves(g, method, on)
 
 
+@pytest.mark.parametrize("method", [m for m in LADDER if m not in SIMPLE_ONLY])
+@pytest.mark.parametrize("g", GENERAL, ids=lambda g: f"{g.C}x{g.H}x{g.W}-{g.K}x{g.R}x{g.S}-{g.groups}")
+def test_rungs_convolve_general_geometries(g, method, on):
+    if method in UNGROUPED and g.groups > 1:
+        with pytest.raises(GeometryError, match="needs groups == 1"):
+            assert_convolves(g, method, on)
+    else:
+        assert_convolves(g, method, on)
+
+
+@pytest.mark.parametrize("method", [m for m in LADDER if m.startswith("csr")])
+@pytest.mark.parametrize("sparsity", [0.5, 0.97, 1.0])
+def test_sparse_rungs_convolve_any_sparsity(method, sparsity, on):
+    assert_convolves(GENERAL[0], method, on, sparsity=sparsity)
+    assert_convolves(SIMPLE[1], method, on, sparsity=sparsity)
+
+
 def sizes(least, most):
     return st.tuples(st.integers(least, most), st.integers(least, most))
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("method", ["direct", "gemm_coalesced", "csr"])
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
-def test_direct_convolves_every_geometry(draw, on):
+def test_a_rung_of_each_kind_convolves_every_geometry(draw, method, on):
     stride, pad, dilation = (draw.draw(sizes(lo, hi)) for lo, hi in ((1, 3), (0, 3), (1, 3)))
     filter_size = draw.draw(sizes(1, 4))
     least = [max(1, d * (f - 1) + 1 - 2 * p) for d, f, p in zip(dilation, filter_size, pad, strict=True)]
@@ -67,11 +98,12 @@ def test_direct_convolves_every_geometry(draw, on):
         draw.draw(st.integers(1, 3)), groups * draw.draw(st.integers(1, 3)), least[0] + extra[0], least[1] + extra[1],
         groups * draw.draw(st.integers(1, 3)), *filter_size, stride, pad, dilation, groups,
     )  # fmt: skip
-    assert_convolves(g, "direct", on, seed=draw.draw(st.integers(0, 999)))
+    assert_convolves(g, method, on, seed=draw.draw(st.integers(0, 999)), sparsity=draw.draw(st.sampled_from([0, 0.8])))
 
 
-def test_an_empty_batch_gives_an_empty_result(on):
-    y = conv2d(np.zeros((0, 2, 5, 5), np.float32), np.zeros((3, 2, 3, 3), np.float32), pad=1, on=on)
+@pytest.mark.parametrize("method", LADDER)
+def test_an_empty_batch_gives_an_empty_result(method, on):
+    y = conv2d(np.zeros((0, 2, 5, 5), np.float32), np.zeros((3, 2, 3, 3), np.float32), pad=1, method=method, on=on)
     assert y.shape == (0, 3, 5, 5)
 
 
@@ -120,8 +152,18 @@ def test_without_a_gpu_the_gpu_back_end_says_what_is_missing():
 
 
 @pytest.mark.parametrize("method", LADDER)
-def test_every_rung_has_a_textbook_header(method):
-    header = ladder_source(method).split("*/")[0]
-    assert header.startswith(f"/* {method}: ")
-    for word in ("y[n,k,p,q]", "launch", "needs"):
+def test_more_than_two_to_the_31_elements_are_refused_before_any_is_touched(method):
+    one = np.zeros(1, np.float32)
+    x, w = np.broadcast_to(one, (1, 2, 40000, 40000)), np.broadcast_to(one, (1, 2, 3, 3))
+    with pytest.raises(GeometryError, match=rf"{method} needs .*2\*\*31"):
+        conv2d(x, w, method=method)
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_rung_has_a_textbook_header(rung):
+    header = ladder_source(rung).split("*/")[0]
+    assert header.startswith(f"/* {rung}: ")
+    for word in (" = ", "device", "launch", "needs"):
         assert word in header
+    if rung in LADDER:
+        assert "y[n,k,p,q]" in header

@@ -53,7 +53,7 @@ def test_default_arguments_serve_a_launch_without_args():
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("//@ lunch f grid=1 block=1", "write //@ const, temp, launch or needs"),
+        ("//@ lunch f grid=1 block=1", "write //@ const, let, temp, launch or needs"),
         ("//@ launch f grid=1", "does not say `block=`"),
         ("//@ launch f block=1", "does not say `grid=`"),
         ("//@ launch f grid=1 block=1 stream=2", "a launch has no `stream`"),
@@ -66,6 +66,8 @@ def test_default_arguments_serve_a_launch_without_args():
         ("//@ const TILE", "write `//@ const TILE = 256`"),
         ("//@ const TILE = N", "no symbol N"),
         ("//@ const TILE = 1 / 3", "not a whole number"),
+        ("//@ let Hp", "write `//@ let Hp = H + 2*pad`"),
+        ("//@ let Hp = open('x')", "not allowed here"),
         ("//@ temp col float", "write `//@ temp col float[N*C]`"),
         ("//@ temp col matrix[4]", "write `//@ temp col float[N*C]`"),
         ("//@ needs import os", "is not an expression"),
@@ -83,6 +85,7 @@ def test_a_line_that_cannot_be_read_is_named(line, says):
     [
         (["//@ const A = 1", "//@ const A = 2"], "the constant A is given twice"),
         (["//@ temp t float[4]", "//@ temp t int[8]"], "the temp t is given twice"),
+        (["//@ let m = 4", "//@ let m = 5"], "m is given twice"),
         (["//@ launch f grid=1 block=1 grid=2"], "says something twice"),
         (["//@ launch f grid=1 block=1"] * 65, "more than 64 launches"),
     ],
@@ -93,7 +96,9 @@ def test_what_is_said_too_often_is_refused_at_its_line(lines, says):
     assert error.value.line == len(lines)
 
 
-@pytest.mark.parametrize(("line", "name"), [("//@ const n = 3", "n"), ("//@ temp y float[5]", "y")])
+@pytest.mark.parametrize(
+    ("line", "name"), [("//@ const n = 3", "n"), ("//@ let n = 3", "n"), ("//@ temp y float[5]", "y")]
+)
 def test_a_name_of_the_task_cannot_be_given_anew(line, name):
     text = plan.parse(f"{line}\n//@ launch f grid=1 block=1")
     with pytest.raises(PlanError, match=f"line 1: {name} is a name of the task already"):
@@ -101,6 +106,18 @@ def test_a_name_of_the_task_cannot_be_given_anew(line, name):
     module = compile_cuda("__global__ void f(float* y) { y[0] = 1; }")
     with pytest.raises(PlanError, match=f"line 1: {name} is a name of the task already"):
         plan.run(module, text, {"n": 5}, {"y": np.zeros(1, np.float32)})
+
+
+def test_let_names_a_size_or_an_array():
+    module, text = compiled(
+        "//@ let m = n + 2\n//@ let twice = 2*m\n//@ let c = y\n//@ launch f grid=1 block=twice args=(c, twice)\n"
+        "__global__ void f(float* c, int n) { c[threadIdx.x] = n; }"
+    )
+    y = np.zeros(14, np.float32)
+    plan.run(module, text, {"n": 5}, {"y": out(y)})
+    assert (y == 14).all()
+    with pytest.raises(PlanError, match="line 2: 'm': there is no symbol m"):
+        plan.run(module, plan.parse("//@ let m = no\n//@ launch f grid=1 block=m args=(y, 1)"), {}, {"y": out(y)})
 
 
 def test_launch_lines_in_a_block_comment_are_not_read():

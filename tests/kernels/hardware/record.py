@@ -10,17 +10,16 @@ from __future__ import annotations
 import csv
 import datetime
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
-from convladder.kernels import expression, gpu, plan, signature
-from convladder.kernels.compiler import compile_ptx
+from convladder.kernels import gpu, plan
 from convladder.kernels.layouts import ConvGeometry
-from convladder.kernels.methods import LADDER, ladder_source
+from convladder.kernels.rungs import LADDER, Convolution, convolution, convolution_source
 
 HERE = Path(__file__).parent
 
@@ -41,29 +40,33 @@ METRICS = {
 }
 
 
+def case(rung: str, g: ConvGeometry, arrays: ModuleType) -> Convolution:
+    """A rung on a geometry, compiled by the engine's compiler; every tenth weight is not zero where it takes CSR."""
+    x, y = arrays.ones(g.x_shape, np.float32), arrays.empty(g.y_shape, np.float32)
+    w = np.ones(g.w_shape, np.float32)
+    if LADDER[rung].column is not None:
+        w.reshape(-1)[np.arange(w.size) % 10 != 0] = 0
+    return convolution(rung, g, x, arrays.asarray(w), y, "sim")
+
+
 def launch_all() -> None:
-    """Every rung on every geometry through CuPy, from the engine's PTX."""
+    """Every launch of every rung on every geometry through CuPy, from the engine's PTX."""
     cupy = gpu.cupy_module()
     for rung in LADDER:
-        source = ladder_source(rung)
-        text = plan.parse(source)
-        ptx = compile_ptx(source, options=text.options())
-        module = cupy.cuda.function.Module()
-        module.load(ptx.encode())
-        entry = re.search(r"\.entry (\w+)", ptx)
-        assert entry is not None
-        kernel = module.get_function(entry[1])
-        (line,) = text.launches
         for g in GEOMETRIES.values():
-            symbols = {**g.symbols(), **text.consts}
-            grid, block = ([int(expression.evaluate(e, symbols)) for e in sizes] for sizes in (line.grid, line.block))
-            arrays = {
-                name: cupy.ones(shape, np.float32) for name, shape in zip("xwy", (g.x_shape, g.w_shape, g.y_shape))
-            }
-            parameters = signature.kernels(source)[rung]
-            args = [arrays[p.name] if p.name in arrays else np.int32(symbols[p.name]) for p in parameters]
-            kernel((*grid, 1, 1)[:3], (*block, 1, 1)[:3], tuple(args))
+            prepared = case(rung, g, cupy)
+            launches = prepared.ready("gpu")
+            module = cupy.cuda.function.Module()
+            module.load(prepared.module.ptx.encode())
+            cupy.cuda.runtime.profilerStart()
+            for launch in launches:
+                function = module.get_function(launch.kernel.entry)
+                if launch.shared > 48 * 1024:
+                    function.max_dynamic_shared_size_bytes = launch.shared
+                values = tuple(a.scalar if a.array is None else a.array for a in launch.args)
+                function(launch.grid, launch.block, values, shared_mem=launch.shared)
             cupy.cuda.Device().synchronize()
+            cupy.cuda.runtime.profilerStop()
 
 
 def read_profile(text: str) -> list[dict[str, int | str]]:
@@ -74,19 +77,25 @@ def read_profile(text: str) -> list[dict[str, int | str]]:
         if row["Metric Name"] in ours:
             counted = launches.setdefault(int(row["ID"]), {"kernel": row["Kernel Name"].split("(")[0]})
             counted[ours[row["Metric Name"]]] = int(row["Metric Value"].replace(",", ""))
-    expected = [(rung, name) for rung in LADDER for name in GEOMETRIES]
+    expected = [
+        (rung, name, line.kernel)
+        for rung in LADDER
+        for name in GEOMETRIES
+        for line in plan.parse(convolution_source(rung)).launches
+    ]
     assert len(launches) == len(expected), f"{len(launches)} launches profiled, {len(expected)} expected"
     rows = []
-    for (rung, name), (_, counted) in zip(expected, sorted(launches.items()), strict=True):
-        assert counted.pop("kernel") == rung
+    for (rung, name, kernel), (_, counted) in zip(expected, sorted(launches.items()), strict=True):
+        assert counted["kernel"] == kernel
         rows.append({"rung": rung, "geometry": name, **counted})
     return rows
 
 
 def main() -> None:
-    command = ["ncu", "--clock-control", "none", "--csv", "--metrics", ",".join(METRICS.values())]
+    command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv"]
+    command += ["--metrics", ",".join(METRICS.values())]
     program = [sys.executable, __file__, "launch"]
-    profile = subprocess.run([*command, "-k", "regex:^direct", *program], capture_output=True, text=True, check=True)
+    profile = subprocess.run([*command, *program], capture_output=True, text=True, check=True)
     record = {
         "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": gpu.device_facts(),

@@ -1,0 +1,165 @@
+"""The rungs of the ladder: their texts, what runs before each, and how one runs a whole convolution.
+
+A rung is one file of ladder/. A direct rung is a convolution by itself. Others are one step of a convolution (a matrix
+product, a sparse product), and the *route* to them says what turns x, w, y into their operands: plan lines, the rungs
+that run before, and how the weights become CSR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import plan
+from .errors import ArgumentError, BackendError
+from .launch import Backend, Module, Ready, compile_cuda, out
+from .layouts import ConvGeometry, csr
+from .result import LaunchResult
+
+_FOLDER = Path(__file__).parent / "ladder"
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the operands of a convolution become those of a rung.
+
+    lines   what its plan says before the rungs
+    steps   rungs that run before it
+    column  the column of weight (c, r, s) in CSR, an expression, c counted over all C channels; None: w stays dense
+    """
+
+    lines: str = ""
+    steps: tuple[str, ...] = ()
+    column: str | None = None
+
+
+DIRECT = Route()
+
+#: y[n] = w col[n]: a matrix product for each image and group, a = w, b = col[n], c = y[n].
+LOWERED = Route(
+    """
+    //@ let GM = K // groups
+    //@ let GN = P*Q
+    //@ let GK = C // groups*R*S
+    //@ let GB = N*groups
+    //@ let a = w
+    //@ let b = col
+    //@ let c = y
+    //@ temp col float[N*C*R*S*P*Q]
+    """,
+    ("im2col",),
+)
+
+#: The same with an output point's window in one row of memory, as in the lab report.
+LOWERED_BY_ROWS = Route(LOWERED.lines, ("im2col_rows",))
+
+#: Sparse weights, stretched to the padded input: y[n,k,p,q] = sum_j val[j] xp[n, col[j] + (p U) Wp + q U].
+STRETCHED = Route(
+    """
+    //@ let Hp = H + 2*padh
+    //@ let Wp = W + 2*padw
+    //@ temp xp float[N*C*Hp*Wp]
+    """,
+    ("pad",),
+    column="(c*Hp + r*dilh)*Wp + s*dilw",
+)
+
+#: Rungs that prepare what others take, and are no convolution by themselves.
+STEPS = ("im2col_rows", "im2col", "pad", "stretch_filter", "stretch")
+
+#: The rungs that end in a convolution, from the simplest to the best of each kind, and the route to each.
+LADDER = {
+    **dict.fromkeys(("direct_guarded", "direct_clipped", "direct_report", "direct_coalesced", "direct"), DIRECT),
+    "gemv_rows": LOWERED_BY_ROWS,
+    **dict.fromkeys(("gemv", "gemm_naive", "gemm_coalesced"), LOWERED),
+    **dict.fromkeys(("csr_global", "csr"), STRETCHED),
+}
+
+#: Every file of ladder/.
+RUNGS = (*STEPS, *LADDER)
+
+
+@cache
+def ladder_source(name: str) -> str:
+    """The CUDA text of one rung. Raises ArgumentError for a name that is none."""
+    if name not in RUNGS:
+        raise ArgumentError(f"there is no rung {name!r}; there are {', '.join(RUNGS)}")
+    try:
+        return (_FOLDER / f"{name}.cu").read_text()
+    except FileNotFoundError:
+        raise BackendError(
+            f"the source of {name} does not come with this installation: it is in the repository"
+        ) from None
+
+
+def convolution_source(name: str) -> str:
+    """The text of a whole convolution that ends in the rung `name`: its route, the steps before it, and itself."""
+    text = ladder_source(name)
+    route = LADDER[name]
+    return "\n".join([route.lines, *map(ladder_source, route.steps), text]) if route != DIRECT else text
+
+
+def check_geometry(name: str, geometry: ConvGeometry) -> None:
+    """Raise GeometryError where a rung or a step before it does not take the geometry."""
+    plan.parse(convolution_source(name)).check_needs(geometry.symbols(), name)
+
+
+@cache
+def convolution_module(name: str, on: Backend) -> tuple[Module, plan.Plan]:
+    """A whole convolution, compiled, and its plan."""
+    source = convolution_source(name)
+    parsed = plan.parse(source)
+    return compile_cuda(source, on, options=parsed.options()), parsed
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """One convolution by one rung, ready to run: `symbols` and `arrays` are what its plan names."""
+
+    module: Module
+    plan: plan.Plan
+    symbols: dict[str, int]
+    arrays: dict[str, Any]
+
+    def run(self) -> list[tuple[str, LaunchResult]]:
+        """Run every launch once; stops after the first with a fault. y is written in place."""
+        return plan.run(self.module, self.plan, self.symbols, self.arrays)
+
+    def ready(self, on: Backend) -> list[Ready]:
+        """Every launch in order, to be run later and often, with scratch arrays of its own on "sim" or "gpu"."""
+        scratch = plan.temps(self.plan, self.symbols, on)
+        return plan.ready(self.module, self.plan, self.symbols, {**self.arrays, **scratch})
+
+
+def convolution(name: str, geometry: ConvGeometry, x: Any, w: Any, y: Any, on: Backend) -> Convolution:
+    """Bring x, w, y (C-contiguous float32 of the geometry's shapes) into the form that a rung takes.
+
+    The weights become CSR here, on the host, once for many runs; padding and lowering are launches of the plan.
+    Raises GeometryError where the rung does not take the geometry, ArgumentError for an unknown name.
+    """
+    check_geometry(name, geometry)
+    module, parsed = convolution_module(name, on)
+    symbols = geometry.symbols()
+    arrays = {"x": x, "w": w, "y": out(y)}
+    if (column := LADDER[name].column) is not None:
+        sparse = csr(_on_host(w), geometry.groups, column, parsed.names(symbols))
+        symbols["nnz"] = sparse.nnz
+        arrays |= {n: _beside(x, a) for n, a in (("rowptr", sparse.rowptr), ("col", sparse.col), ("val", sparse.val))}
+    return Convolution(module, parsed, symbols, arrays)
+
+
+def _on_host(array: Any) -> np.ndarray:
+    return array if isinstance(array, np.ndarray) else array.get()
+
+
+def _beside(other: Any, array: np.ndarray) -> Any:
+    """The array where `other` is: NumPy's or CuPy's."""
+    if isinstance(other, np.ndarray):
+        return array
+    import cupy
+
+    return cupy.asarray(array)
