@@ -14,7 +14,7 @@ from convladder.autograde.faces import figures
 from convladder.autograde.judge import counting, score, spec
 from convladder.autograde.judge.problems import PROBLEMS
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
-from convladder.kernels import compile_cuda, expression, methods, oracle, out, plan
+from convladder.kernels import compile_cuda, expression, oracle, out, plan
 from convladder.kernels.methods import ladder_source
 
 LABS = build.labs()
