@@ -49,8 +49,9 @@ class Fault:
 
 @dataclass
 class Access:
-    """Global-memory traffic of one load or store instruction.
+    """Global-memory traffic of one load, store or atomic instruction.
 
+    op             "load", "store", "atomic", or "reduction": an atomic update whose old value nobody reads
     requests       warp-wide executions with at least one active lane
     threads        active lanes, summed over the requests
     sectors        32-byte sectors touched, summed over the requests
@@ -60,7 +61,7 @@ class Access:
 
     line: int
     array: str
-    op: str  # "load" or "store"
+    op: str
     pc: int  # index of the instruction in the kernel
     requests: int = 0
     threads: int = 0
@@ -110,7 +111,7 @@ class Counters:
         )
 
     def requests(self, op: str | None = None, array: str | None = None) -> int:
-        """Warp-wide global requests, of one op ("load", "store") or array if named."""
+        """Warp-wide global requests, of one op ("load", "store", "atomic", "reduction") or array if named."""
         return self._sum("requests", op, array)
 
     def sectors(self, op: str | None = None, array: str | None = None) -> int:

@@ -3,9 +3,10 @@
 The way of a kernel through this folder: `ptx` parses the compiler's text, `calls` inlines device functions, `isa`
 says what is supported, `cfg` finds blocks and meeting points, `uniformity` which registers are one value for a warp.
 `lower` and `arithmetic` write LLVM IR with `ir`; `jit` compiles it through `objectcache`; `llvm_executor` runs it with
-the loads, stores and checks of `library` and `fast_access` on the tables of `context`. `launch` numbers the arrays in
-the space of `addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report.
-`numpy_executor` with `numpy_alu` does the same plainly and slowly: the reference. An `observer` may watch it.
+the loads, stores and checks of `library` and `fast_access`, with `atomics` and `warp_functions`, on the tables of
+`context`. `launch` numbers the arrays in the space of `addresses`, `pointers` says which of them need watching;
+`faults` and `counters` make the report. `numpy_executor` with `numpy_alu` and `numpy_warp` does the same plainly and
+slowly: the reference. An `observer` may watch it.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; calls through
 pointers; recursion. What differs from a GPU: approximate functions are correctly rounded; NaN keep their payload;

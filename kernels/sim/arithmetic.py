@@ -94,14 +94,15 @@ def _emit(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
     if not ins.type.is_float:
         return INTEGER[ins.opcode](f, ins, *s)
     if ins.has("ftz"):
-        s = [_flush(f, x) for x in s]
+        s = [flush(f, x) for x in s]
     result = FLOAT[ins.opcode](f, ins, *s)
     if ins.has("ftz"):
-        result = _flush(f, result)
+        result = flush(f, result)
     return _saturate(f, result) if ins.has("sat") else result
 
 
-def _flush(f: FunctionBuilder, x: Value) -> Value:
+def flush(f: FunctionBuilder, x: Value) -> Value:
+    """Subnormal float32 to zero of the same sign."""
     if element_of(x.type) != "float":
         return x
     tiny = f.fcmp("olt", f.intrinsic("fabs", x), real(SMALLEST_NORMAL, x.type))
@@ -277,7 +278,7 @@ def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
             return f.cast("sitofp" if source.is_signed else "uitofp", x, target)
         return f.resize(x, target, source.is_signed)
     if ins.has("ftz"):
-        x = _flush(f, x)
+        x = flush(f, x)
     integral = next((_INTEGRAL[m] for m in _INTEGRAL if ins.has(m)), None)
     if integral and not (integral == "trunc" and not to.is_float):
         x = f.intrinsic(integral, x)
@@ -288,7 +289,7 @@ def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
             return f.select(f.fcmp("uno", x, x), integer(nan, target), clamped)
         return clamped
     x = f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)
-    x = _flush(f, x) if ins.has("ftz") else x
+    x = flush(f, x) if ins.has("ftz") else x
     return _saturate(f, x) if ins.has("sat") else x
 
 
@@ -303,9 +304,9 @@ def _mangle(type_name: str) -> str:
 def _scalar(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
     if ins.opcode in LANEWISE:
         if ins.has("ftz"):
-            s = [_flush(f, x) if x.type == "float" else x for x in s]
+            s = [flush(f, x) if x.type == "float" else x for x in s]
         result = LANEWISE[ins.opcode](f, ins, *s)
-        return _flush(f, result) if ins.has("ftz") and result.type == "float" else result
+        return flush(f, result) if ins.has("ftz") and result.type == "float" else result
     if _directed(ins):
         return _round_directed(f, ins, s)
     if ins.opcode == "div":
@@ -347,7 +348,7 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
     down = ins.has("rm")
     up = ins.has("rp")
     if ins.has("ftz"):
-        s = [_flush(f, x) for x in s]
+        s = [flush(f, x) for x in s]
     wide = [f.cast("fpext", x, "double") for x in s if not x.type.startswith("i")]
     zero = real(0.0, "double")
     parts: tuple[Value, Value] | None = None
@@ -376,7 +377,7 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
     if down and parts:
         result = _negative_zero(f, result, high, low, parts)
     if ins.has("ftz"):
-        result = _flush(f, result)
+        result = flush(f, result)
     return _saturate(f, result) if ins.has("sat") else result
 
 

@@ -171,6 +171,8 @@ def build(function: Function) -> Graph:
     leaders.update(i + 1 for i, ins in enumerate(code) if is_branch(ins) or is_return(ins))
     starts = sorted(s for s in leaders if s < len(code))
     number = {start: i for i, start in enumerate(starts)}
+    # A jump to a bare return ends the thread there and then: nobody waits for it, as on the hardware.
+    number.update({start: EXIT for start in starts if is_return(code[start]) and code[start].guard is None})
     graph = Graph(function)
     for i, start in enumerate(starts):
         end = starts[i + 1] if i + 1 < len(starts) else len(code)

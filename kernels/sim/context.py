@@ -85,7 +85,7 @@ class BlockField(IntEnum):
 
 
 ARRAY_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS = 8, 8, 8, 4
-EVENT_CODES = 5
+EVENT_CODES = 8
 
 
 def get(f: FunctionBuilder, context: Value, slot: Slot, type_name: str = "i64") -> Value:

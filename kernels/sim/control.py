@@ -67,6 +67,10 @@ class Control:
         self._account(block, self.mask)
         return self.mask
 
+    def live(self) -> Value:
+        """The lanes that have not ended."""
+        return self.f.load("i32", self.live_slot)
+
     def leave(self, block: Block, wanted: Value | None) -> None:
         """The end of a block; `wanted`: the lanes that ask for the branch, None if there is none to ask for."""
         if wanted is None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from ..result import Access, Branch, Counters
 from .cfg import is_branch
 from .launch import Launch
+from .program import Entry
+from .ptx import Instruction
 
 SECTOR = 32
 
@@ -32,6 +34,17 @@ class Tally:
     accesses: dict[tuple[int, int], AccessTally] = field(default_factory=dict)  # by (pc, array number)
 
 
+def operation(entry: Entry, instruction: Instruction) -> str:
+    """What an access does, in Nsight Compute's terms.
+
+    An update whose old value nobody reads is a reduction: it needs no answer. The assembler makes it one.
+    """
+    if instruction.opcode in ("ld", "st"):
+        return "store" if instruction.opcode == "st" else "load"
+    needs_answer = entry.uses_result(instruction) or instruction.has("exch") or instruction.has("cas")
+    return "atomic" if needs_answer else "reduction"
+
+
 def report(launch: Launch, tally: Tally) -> Counters:
     """The counters of a launch. Instructions and lanes follow from how often each basic block ran."""
     counters = Counters(blocks=launch.blocks, threads=launch.blocks * launch.threads_per_block)
@@ -48,7 +61,7 @@ def report(launch: Launch, tally: Tally) -> Counters:
             counters.branches.append(Branch(last.line, block.end - 1, runs, tally.divergent[block.index]))
     for (pc, number), t in sorted(tally.accesses.items()):
         instruction = launch.entry.function.code[pc]
-        op = "store" if instruction.opcode == "st" else "load"
+        op = operation(launch.entry, instruction)
         counters.accesses.append(
             Access(
                 instruction.line,

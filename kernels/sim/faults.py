@@ -6,16 +6,28 @@ from dataclasses import dataclass, replace
 
 from ..result import FAULT_KINDS, Fault
 from .addresses import LOCAL_WINDOW, split
-from .launch import Launch
+from .launch import WARP, Launch
 from .ptx import Instruction
 
-#: What can go wrong at a memory access, in the order in which an access is checked. The index is the code
-#: that the executors record.
-OUT_OF_BOUNDS, MISALIGNED, UNINITIALISED, WRITE_WRITE, READ_WRITE = range(5)
-EVENT_KINDS = ("out-of-bounds", "misaligned", "uninitialised", "global-race", "global-race")
+#: What can go wrong at a memory access, in the order in which an access is checked, then where the lanes of a
+#: warp meet. The index is the code that the executors record.
+OUT_OF_BOUNDS, MISALIGNED, UNINITIALISED, WRITE_WRITE, READ_WRITE, LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT = range(8)
+EVENT_KINDS = (
+    "out-of-bounds",
+    "misaligned",
+    "uninitialised",
+    "global-race",
+    "global-race",
+    "divergent-barrier",  # lanes that wait for a lane that never comes
+    "divergent-barrier",
+    "uninitialised",  # a value that nobody gave
+)
 
 #: `other` where the second party of a race is not one thread.
 NOBODY, SEVERAL = 0, 0xFFFFFFFF
+
+#: In the tag of the thread that stored last: it did so by atomic updates only.
+ATOMIC = 1 << 31
 
 
 @dataclass
@@ -88,7 +100,9 @@ def _thread(launch: Launch, thread: int, block: int) -> str:
 
 
 def _message(launch: Launch, event: Event, instruction: Instruction, number: int, offset: int) -> str:
-    verb = "stores to" if instruction.opcode == "st" else "reads"
+    if event.code in (LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT):
+        return _meeting_message(launch, event, instruction)
+    verb = {"ld": "reads", "st": "stores to"}.get(instruction.opcode, "atomically updates")
     size = instruction.type.size
     total = size * instruction.width
     if number == LOCAL_WINDOW:
@@ -111,6 +125,11 @@ def _message(launch: Launch, event: Event, instruction: Instruction, number: int
     if event.code == UNINITIALISED:
         return f"reads {element}, which has not been written yet"
     other = _other(launch, event.other)
+    if _is_update(event, instruction):
+        return f"{verb} {element}, which {other} updates atomically in the same launch; which comes first is undefined"
+    if instruction.opcode in ("atom", "red"):
+        does = "stores to it" if event.code == WRITE_WRITE else "reads it"
+        return f"{verb} {element}, but {other} {does} without an atomic function; which comes first is undefined"
     if event.code == WRITE_WRITE:
         return f"stores to {element}, and {other} stores a different value there; which one stays is undefined"
     if instruction.opcode == "st":
@@ -135,8 +154,44 @@ def _local_message(launch: Launch, event: Event, verb: str, offset: int, total: 
     return f"{place}, which have not been written yet"
 
 
+def _is_update(event: Event, instruction: Instruction) -> bool:
+    """Whether the other party of a race made an atomic update. Several threads store only so, but may read."""
+    if event.other == SEVERAL:
+        return event.code == WRITE_WRITE or instruction.opcode == "ld"
+    return bool(event.other & ATOMIC)
+
+
+def _meeting_message(launch: Launch, event: Event, instruction: Instruction) -> str:
+    """What is wrong where the lanes of a warp meet; `address` holds the mask of lanes that the thread names."""
+    function, mask = _cuda_function(instruction), event.address
+    lane = event.thread % WARP
+    if event.code == LANE_MISSES_ITSELF:
+        return f"calls {function} with the mask {mask:#010x}, in which its own lane {lane} is missing"
+    thread = event.thread - lane + event.other
+    if event.code == LANE_AWAY:
+        return (
+            f"waits in {function} for lane {event.other}, {_thread(launch, thread, event.block)}, which its mask "
+            f"{mask:#010x} names but which does not come here with the same mask; name only lanes that do, or call "
+            "it where the warp is together"
+        )
+    why = "takes no part in it" if thread < launch.threads_per_block else "does not exist in this block"
+    return (
+        f"reads from lane {event.other} in {function}, but that lane {why} (mask {mask:#010x}): the value is undefined"
+    )
+
+
+def _cuda_function(instruction: Instruction) -> str:
+    """The function of CUDA C++ behind an instruction in which lanes meet."""
+    names = {"up": "up_", "down": "down_", "bfly": "xor_", "idx": ""}
+    if instruction.opcode == "shfl":
+        return f"__shfl_{next(names[m] for m in instruction.modifiers if m in names)}sync"
+    form = next((m for m in instruction.modifiers if m not in ("sync", "pred", "b32")), "")
+    stem = {"vote": "__", "match": "__match_", "redux": "__reduce_"}.get(instruction.opcode, "elect_")
+    return f"{stem}{form}{'_' if form else ''}sync"
+
+
 def _other(launch: Launch, other: int) -> str:
     if other in (NOBODY, SEVERAL):
         return "another thread"
-    block, thread = divmod(other - 1, launch.threads_per_block)
+    block, thread = divmod((other & ~ATOMIC) - 1, launch.threads_per_block)
     return _thread(launch, thread, block)

@@ -18,6 +18,8 @@ _COMPARE = "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
 _CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_normal"
 _CACHE += " evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
 _ROUND = "rn rz rm rp ftz sat"
+_ATOMIC = "global relaxed acquire release acq_rel cta cluster gpu sys add min max inc dec and or xor"
+_ATOMIC += " u32 u64 s32 s64 b16 b32 b64 f32 f64"
 
 #: opcode -> every part that may follow it.
 SUPPORTED: dict[str, frozenset[str]] = {
@@ -72,6 +74,14 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "tanh": "f32 approx",
         "copysign": _FLOATS,
         "testp": f"{_FLOATS} finite infinite number notanumber normal subnormal",
+        "atom": f"{_ATOMIC} cas exch",
+        "red": _ATOMIC,
+        "shfl": "sync up down bfly idx b32",
+        "vote": "sync all any uni ballot pred b32",
+        "match": "sync any all b32 b64",
+        "redux": "sync add min max and or xor u32 s32 b32",
+        "elect": "sync",
+        "activemask": "b32",
         "bra": "uni",
         "ret": "uni",
         "exit": "",
@@ -87,12 +97,6 @@ MISSING = {
     "bar": "__syncthreads()",
     "barrier": "__syncthreads()",
     "cp": "asynchronous copies",
-    "atom": "atomic functions such as atomicAdd",
-    "red": "atomic functions such as atomicAdd",
-    "shfl": "warp shuffles such as __shfl_sync",
-    "vote": "warp votes such as __ballot_sync",
-    "match": "warp votes such as __ballot_sync",
-    "activemask": "warp votes such as __ballot_sync",
     "f16": "half precision",
     "f16x2": "half precision",
     "bf16": "half precision",
@@ -109,6 +113,9 @@ SPECIAL_REGISTERS = frozenset(
     | {"%laneid", "%warpid", "%nwarpid", "WARP_SZ"}
 )
 
+
+#: Instructions in which the lanes of a warp meet.
+WARP_FUNCTIONS = frozenset(("shfl", "vote", "match", "redux", "elect", "activemask"))
 
 #: Longer entries, calls inlined, are refused: they would take minutes to compile.
 MAX_INSTRUCTIONS = 50_000
@@ -131,6 +138,8 @@ def _check(function: Function, instruction: Instruction) -> None:
         raise unsupported(instruction)
     if instruction.opcode in ("ld", "st"):
         _check_access(instruction)
+    if instruction.opcode in ("atom", "red"):
+        _check_atomic(instruction)
     for operand in instruction.operands:
         inner = [operand.first, operand.second] if isinstance(operand, PredicatePair) else [operand]
         for register in inner:
@@ -151,6 +160,27 @@ def _check_access(instruction: Instruction) -> None:
     parts = len(value.parts) if isinstance(value, Vector) else 1
     too_wide = instruction.type.size * instruction.width > 16
     if not isinstance(place, Address) or parts != instruction.width or too_wide:
+        raise unsupported(instruction)
+
+
+#: Operation of atom and red -> kinds of types and their widths.
+_ATOMICS = {
+    "add": "u32 u64 s32 f32 f64", "min": "u32 s32 u64 s64", "max": "u32 s32 u64 s64", "inc": "u32", "dec": "u32",
+    "and": "b32 b64", "or": "b32 b64", "xor": "b32 b64", "exch": "b32 b64", "cas": "b16 b32 b64",
+}  # fmt: skip
+
+
+def _check_atomic(instruction: Instruction) -> None:
+    """An update has one operation on a type that it knows, an address, and as many operands as it needs."""
+    operations = [m for m in instruction.modifiers if m in _ATOMICS]
+    operands = list(instruction.operands[instruction.opcode == "atom" :])
+    wanted = 3 if operations == ["cas"] else 2
+    if (
+        len(operations) != 1
+        or instruction.type.name not in _ATOMICS[operations[0]].split()
+        or len(operands) != wanted
+        or not isinstance(operands[0], Address)
+    ):
         raise unsupported(instruction)
 
 

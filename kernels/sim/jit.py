@@ -12,7 +12,8 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from . import fast_access, library, objectcache
+from . import atomics, fast_access, library, objectcache, warp_functions
+from .types import ScalarType
 
 #: Functions of the C library that compiled code calls.
 _C_FUNCTIONS = ("exp2", "log2", "sin", "cos", "tanh", "memcpy", "memset", "memcmp", "fma", "fmaf")
@@ -91,7 +92,7 @@ def drive_address() -> int:
     with _lock:
         ir = library.base_module()
         address = address_of(ir, "drive", thorough=True)
-        for name in ("count", "careful", "load_uniform"):
+        for name in ("count", "count_by_array", "careful", "record", "load_uniform"):
             llvm.add_symbol(name, _engines[-1].get_function_address(name))
         return address
 
@@ -103,4 +104,23 @@ def require_access(width: int) -> None:
         drive_address()
         address_of(fast_access.access_module(width), f"load{width}", thorough=True)
         for name in (f"load{width}", f"store{width}"):
+            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+
+
+@cache
+def require_atomic(operation: str, kind: ScalarType) -> None:
+    """Make the atomic updates of one operation and type known to later modules."""
+    with _lock:
+        drive_address()
+        name = f"atomic.{operation}.{kind.name}"
+        llvm.add_symbol(name, address_of(atomics.atomic_module(operation, kind), name, thorough=True))
+
+
+@cache
+def require_warp_functions() -> None:
+    """Make shuffles, matches and reductions known to later modules."""
+    with _lock:
+        drive_address()
+        address_of(warp_functions.module(), "check_members", thorough=True)
+        for name in warp_functions.NAMES:
             llvm.add_symbol(name, _engines[-1].get_function_address(name))

@@ -22,17 +22,17 @@ from .context import (
     get,
     put,
 )
-from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
+from .faults import ATOMIC, MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
 from .ir import LANES, FunctionBuilder, Value, integer, module_text, vector
 
 #: Flags of an access. Compiled code hands over the access's number, and the flags above it.
-STORE, UNCOUNTED = 1, 2
+STORE, UNCOUNTED, OVERWRITES = 1, 2, 4
 FLAG_SHIFT = 24
 
 
 def base_module() -> str:
     """Everything that does not depend on an access's width."""
-    return module_text([_record(), _count(), _touch(), _careful(), _load_uniform(), _drive()])
+    return module_text([_record(), _count(), _count_by_array(), _touch(), _careful(), _load_uniform(), _drive()])
 
 
 # -- pieces ----------------------------------------------------------------------------------------
@@ -234,19 +234,19 @@ def outside(f: FunctionBuilder, offset: Value, width: Value, size: Value) -> Val
 def _load_lane(f, record, memory, data, width, first, count, me, number, report) -> None:
     written = field_of(f, record, ArrayField.WRITTEN)
     with f.when(exists(f, written)):
-        undefined = _scan(f, written, first, count, "i8", lambda tag: f.icmp("eq", tag, 0))
+        undefined = scan(f, written, first, count, "i8", lambda tag: f.icmp("eq", tag, 0))
         with f.when(undefined[0]):
             report(UNINITIALISED, number)
     writer = field_of(f, record, ArrayField.WRITER)
     with f.when(exists(f, writer)):
-        found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
+        found, other = scan(f, writer, first, count, "i32", lambda tag: foreign(f, tag, me))
         with f.when(found):
             report(READ_WRITE, number, other)
     reader = field_of(f, record, ArrayField.READER)
-    with f.when(exists(f, reader)), _granules(f, first, count) as g:
+    with f.when(exists(f, reader)), granules(f, first, count) as g:
         where = f.at(reader, f.mul(g, 4))
         tag = f.load("i32", where)
-        f.store(f.select(_foreign(f, tag, me), integer(SEVERAL), me), where)
+        f.store(f.select(foreign(f, tag, me), integer(SEVERAL), me), where)
     copy_bytes(f, data, memory, width)
 
 
@@ -257,17 +257,17 @@ def _store_lane(f, record, memory, data, width, first, count, me, number, report
         # Storing the value that is there already disturbs nobody.
         changes = f.icmp("ne", f.call("i32", "memcmp", [data, memory, width]), 0)
         with f.when(changes):
-            found, other = _scan(f, writer, first, count, "i32", lambda tag: _foreign(f, tag, me))
+            found, other = scan(f, writer, first, count, "i32", lambda tag: foreign(f, tag, me))
             with f.when(found):
                 report(WRITE_WRITE, number, other)
             with f.when(exists(f, reader)):
-                found, other = _scan(f, reader, first, count, "i32", lambda tag: _foreign(f, tag, me))
+                found, other = scan(f, reader, first, count, "i32", lambda tag: foreign(f, tag, me))
                 with f.when(found):
                     report(READ_WRITE, number, other)
-        with _granules(f, first, count) as g:
+        with granules(f, first, count) as g:
             f.store(me, writer, f.mul(g, 4))
     written = field_of(f, record, ArrayField.WRITTEN)
-    with f.when(exists(f, written)), _granules(f, first, count) as g:
+    with f.when(exists(f, written)), granules(f, first, count) as g:
         f.store(integer(1, "i8"), written, g)
     copy_bytes(f, memory, data, width)
 
@@ -287,20 +287,22 @@ def _touch_local(f, context, offset, lane, data, width, is_store, report) -> Non
     written = f.at(get(f, context, Slot.LOCAL_WRITTEN, "ptr"), at)
     with f.when(is_store):
         copy_bytes(f, memory, data, width)
-        with _granules(f, integer(0, "i64"), width) as g:
+        with granules(f, integer(0, "i64"), width) as g:
             f.store(integer(1, "i8"), written, g)
         f.ret(integer(0, "i64"))
-    undefined = _scan(f, written, integer(0, "i64"), width, "i8", lambda tag: f.icmp("eq", tag, 0))
+    undefined = scan(f, written, integer(0, "i64"), width, "i8", lambda tag: f.icmp("eq", tag, 0))
     with f.when(undefined[0]):
         report(UNINITIALISED, row)
     copy_bytes(f, data, memory, width)
 
 
-def _foreign(f: FunctionBuilder, tag: Value, me: Value) -> Value:
-    return f.and_(f.icmp("ne", tag, NOBODY), f.icmp("ne", tag, me))
+def foreign(f: FunctionBuilder, tag: Value, me: Value) -> Value:
+    """Whether a tag is another thread's."""
+    own = f.or_(f.icmp("eq", tag, me), f.icmp("eq", tag, f.or_(me, ATOMIC)))
+    return f.and_(f.icmp("ne", tag, NOBODY), f.not_(own))
 
 
-class _granules:
+class granules:
     """Code that runs for each granule of an access; gives its index."""
 
     def __init__(self, f: FunctionBuilder, first: Value, count: Value):
@@ -323,12 +325,12 @@ class _granules:
         self.f.place(self.after)
 
 
-def _scan(f, shadow, first, count, type_name, test):
+def scan(f, shadow, first, count, type_name, test):
     """Whether the test holds for a granule's tag, and the first such tag."""
     found, tag_found = f.alloca("i1"), f.alloca(type_name)
     f.store(Value("i1", "false"), found)
     f.store(integer(0, type_name), tag_found)
-    with _granules(f, first, count) as g:
+    with granules(f, first, count) as g:
         tag = f.load(type_name, shadow, f.mul(g, int(type_name[1:]) // 8))
         fresh = f.and_(test(tag), f.not_(f.load("i1", found)))
         with f.when(fresh):
@@ -354,8 +356,6 @@ def _careful() -> FunctionBuilder:
     )
     context, addresses, active, access, data, width, flags = f.arguments.values()
     numbers, offsets = f.alloca("i64", LANES, 64), f.alloca("i64", LANES, 64)
-    rest, requests = f.alloca("i32"), f.alloca("i64")
-    f.store(integer(0), rest)
     f.store(integer(0, vector("i64")), numbers, align=64)
     with f.each_lane(active) as lane:
         index = widen(f, lane)
@@ -364,10 +364,30 @@ def _careful() -> FunctionBuilder:
         number = f.call("i64", "touch", [context, address, lane, access, mine, width, flags])
         f.store(number, numbers, f.mul(index, 8))
         f.store(f.sub(address, f.binary("shl", number, WINDOW_BITS)), offsets, f.mul(index, 8))
-        with f.when(f.icmp("ne", number, 0)):
-            f.store(f.or_(f.load("i32", rest), f.binary("shl", integer(1), lane)), rest)
-    with f.when(f.icmp("ne", f.and_(flags, UNCOUNTED), 0)):
-        f.ret()
+    with unless_uncounted(f, flags):
+        f.call("void", "count_by_array", [context, numbers, offsets, active, access, width])
+    f.ret()
+    return f
+
+
+def _count_by_array() -> FunctionBuilder:
+    """Count a request whose lanes touch any arrays: it belongs to the first lane's; number 0 is not counted."""
+    f = FunctionBuilder(
+        "count_by_array",
+        "void",
+        [
+            ("ptr", "context"),
+            ("ptr", "numbers"),
+            ("ptr", "offsets"),
+            ("i32", "active"),
+            ("i32", "access"),
+            ("i64", "width"),
+        ],
+    )
+    context, numbers, offsets, active, access, width = f.arguments.values()
+    rest, requests = f.alloca("i32"), f.alloca("i64")
+    every = f.load(vector("i64"), numbers, align=64)
+    f.store(f.and_(active, f.to_mask(f.icmp("ne", every, 0))), rest)
     f.store(integer(1, "i64"), requests)
     head, body, after = f.label("arrays"), f.label("array"), f.label("after")
     f.place(head)

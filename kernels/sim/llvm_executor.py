@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
-from . import counters, faults, jit, pointers
+from . import atomics, counters, faults, jit, pointers
 from .addresses import LOCAL_WINDOW
 from .context import (
     ACCESS_FIELDS,
@@ -26,6 +26,7 @@ from .context import (
 )
 from .counters import AccessTally, Tally
 from .faults import Event
+from .isa import WARP_FUNCTIONS
 from .launch import WARP, Buffer, Launch
 from .lower import lower
 from .program import Entry, Program
@@ -77,8 +78,7 @@ def compiled(program: Program, entry: Entry) -> Compiled:
     found = program.prepared.get(entry.name)
     if not isinstance(found, Compiled):
         jit.drive_address()
-        for width in {entry.function.code[pc].type.size * entry.function.code[pc].width for pc in entry.accesses}:
-            jit.require_access(width)
+        _require_library(entry)
         try:
             address = jit.address_of(lower(program, entry), "warp")
         except RuntimeError as error:  # LLVM: types that do not fit, in inline assembly
@@ -86,6 +86,18 @@ def compiled(program: Program, entry: Entry) -> Compiled:
         found = Compiled(address, pointers.granule(entry), pointers.touched(entry))
         program.prepared[entry.name] = found
     return found
+
+
+def _require_library(entry: Entry) -> None:
+    """Load what an entry's code calls."""
+    for pc in entry.accesses:
+        ins = entry.function.code[pc]
+        if ins.opcode in WARP_FUNCTIONS:
+            jit.require_warp_functions()
+        elif ins.opcode in ("atom", "red"):
+            jit.require_atomic(atomics.operation_of(ins), ins.type)
+        else:
+            jit.require_access(ins.type.size * ins.width)
 
 
 class _Tables:

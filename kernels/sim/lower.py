@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import library
+from . import atomics, library, warp_functions
 from .arithmetic import Arithmetic, compare, llvm_type
 from .cfg import Block, destinations, is_branch, is_return
 from .context import Slot, get
 from .control import Control
 from .frame import PREDICATE, Frame, literal
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, is_vector, module_text, vector
-from .isa import result_type, source_types
+from .isa import WARP_FUNCTIONS, result_type, source_types
 from .program import Entry, Program
 from .ptx import Address, Immediate, Instruction, Name, Operand, PredicatePair, Vector, unsupported
 from .types import TYPES, ScalarType, bits_type
@@ -82,6 +82,14 @@ class _Lowering:
             self._load(pc, ins, guard)
         elif opcode == "st":
             self._store(pc, ins, guard)
+        elif opcode in ("atom", "red"):
+            self._atomic(pc, ins, guard)
+        elif opcode == "vote":
+            self._vote(pc, ins, guard)
+        elif opcode == "activemask":
+            self.frame.write(ins.operands[0], self._active(guard), TYPES["b32"], guard)
+        elif opcode in WARP_FUNCTIONS:
+            self._warp_function(pc, ins, guard)
         elif opcode == "mov":
             self._move(ins, guard)
         elif opcode == "cvta":
@@ -100,6 +108,10 @@ class _Lowering:
         if ins.guard is None:
             return None
         return self.f.and_(self._predicate(ins), self.mask)
+
+    def _active(self, guard: Value | None) -> Value:
+        """The lanes in which an instruction has an effect."""
+        return self.mask if guard is None else guard
 
     def _plain(
         self,
@@ -199,6 +211,40 @@ class _Lowering:
             piece = f.resize(f.binary("lshr", value, i * part.bits), shape(f"i{part.bits}"))
             self.frame.write(operand, piece, part, guard)
 
+    # -- lanes that meet -------------------------------------------------------------------------
+
+    def _vote(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        to, wanted, named = ins.operands
+        u32 = TYPES["u32"]
+        active = self._active(guard)
+        row = self.frame.read(named, u32, True)
+        self.f.call(
+            "void", "check_members", [self.context, row, active, self.control.live(), integer(self.accesses[pc])]
+        )
+        members = row if not self.frame.all_uniform((named,)) else self.frame.read(named, u32, False)
+        result = warp_functions.vote(self.f, ins, self.frame.read(wanted, PREDICATE, False), members, active)
+        self.frame.write(to, result, ins.type, guard)
+
+    def _warp_function(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        """A shuffle, match, reduction or election: in memory come the lanes' values and a predicate."""
+        f = self.f
+        to, *sources = ins.operands
+        u32, none = TYPES["u32"], integer(0, vector("i32"))
+        value, *others = sources if len(sources) > 1 else (Immediate(0), *sources)
+        a = self.frame.read(value, ins.types[-1] if ins.types else u32, True)
+        *places, members = (self.frame.read(o, u32, True) for o in others)
+        b, c = places or (none, none)
+        arguments = [self.context, f.resize(a, vector("i64")), b, c, members, self._active(guard)]
+        arguments += [self.control.live(), integer(self.accesses[pc])]
+        f.call("void", warp_functions.name_of(ins), arguments)
+        results = f.load(vector("i32"), self.data, align=64)
+        predicate = f.load("i32", self.data, warp_functions.PREDICATE_AT)
+        if isinstance(to, PredicatePair):
+            self.frame.write(to.first, results, u32, guard)
+            self.frame.write(to.second, predicate, PREDICATE, guard)
+        else:
+            self.frame.write(to, results, u32, guard)
+
     # -- memory ----------------------------------------------------------------------------------
 
     def _address(self, address: Address) -> tuple[Value, Value]:
@@ -274,6 +320,22 @@ class _Lowering:
         active = self.mask if guard is None else guard
         access = self._access(pc, ins)
         f.call("void", f"store{width}", [self.context, *self._row_address(place), active, access])
+
+    def _atomic(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        f = self.f
+        to = ins.operands[0] if ins.opcode == "atom" else None
+        place, *operands = ins.operands[to is not None :]
+        assert isinstance(place, Address)
+        kind = ins.type
+        for i, operand in enumerate(operands):
+            f.store(self.frame.read(operand, kind, True), f.at(self.data, i * atomics.SECOND_AT), align=64)
+        overwrites = ins.has("exch") and not self.entry.uses_result(ins)
+        access = integer(self.accesses[pc] | (library.OVERWRITES if overwrites else 0) << library.FLAG_SHIFT)
+        arguments = [self.context, *self._row_address(place), self._active(guard), access]
+        f.call("void", atomics.name_of(ins), arguments)
+        if to is not None:
+            old = f.load(vector(llvm_type(kind)), self.data, align=64)
+            self.frame.write(to, old, kind, guard)
 
     def _interleave(self, a: Value, b: Value) -> Value:
         count = int(a.type[1 : a.type.index(" ")])

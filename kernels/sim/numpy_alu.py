@@ -14,7 +14,7 @@ import numpy as np
 
 from .isa import integer_of_nan
 from .ptx import Instruction
-from .types import ScalarType, bits_type
+from .types import TYPES, ScalarType, bits_type
 
 Lanes = np.ndarray
 F64 = np.float64
@@ -361,6 +361,29 @@ def saturating(ins: Instruction, a: Lanes, b: Lanes, sign: int) -> Lanes:
     exact = a.astype(np.int64) + sign * b.astype(np.int64)
     limits = np.iinfo(a.dtype)
     return np.clip(exact, limits.min, limits.max).astype(a.dtype)
+
+
+# -- atomic updates ----------------------------------------------------------------------------
+
+
+def update(ins: Instruction, old: np.generic, b: np.generic, c: np.generic | None = None) -> np.generic:
+    """What atom or red leaves in memory, for one lane; in single precision GPUs flush subnormals there."""
+    if ins.has("add"):
+        if ins.type is TYPES["f32"]:
+            return flush(flush(np.array([old])) + flush(np.array([b])))[0]
+        return np.add(old, b)
+    operation = next(UPDATES[m] for m in ins.modifiers if m in UPDATES)
+    return operation(old, b, c)
+
+
+UPDATES: dict[str, Callable[..., np.generic]] = {
+    "min": lambda old, b, c: min(old, b), "max": lambda old, b, c: max(old, b),
+    "and": lambda old, b, c: old & b, "or": lambda old, b, c: old | b, "xor": lambda old, b, c: old ^ b,
+    "inc": lambda old, b, c: np.uint32(0) if old >= b else old + np.uint32(1),
+    "dec": lambda old, b, c: b if old == 0 or old > b else old - np.uint32(1),
+    "exch": lambda old, b, c: b,
+    "cas": lambda old, b, c: c if old == b else old,
+}  # fmt: skip
 
 
 # -- conversions -------------------------------------------------------------------------------

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..result import Counters, Fault
-from . import counters, faults
+from . import counters, faults, numpy_warp
 from .addresses import LOCAL_WINDOW, split
 from .cfg import EXIT, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
-from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE, Event
-from .isa import source_types
+from .faults import ATOMIC, MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE, Event
+from .isa import WARP_FUNCTIONS, source_types
 from .launch import WARP, Launch
-from .numpy_alu import compare, evaluate
+from .numpy_alu import compare, evaluate, update
 from .observer import Observer
 from .ptx import (
     Address,
@@ -111,6 +111,16 @@ class _Executor:
         else:
             self.events[pc, code, array] = Event(pc, code, array, self.order, 1, thread, block, address, other)
         self.order += 1
+
+
+def _foreign(tags: np.ndarray, me: int) -> np.ndarray:
+    """Which tags are another thread's."""
+    return (tags != NOBODY) & (tags != me) & (tags != me | ATOMIC)
+
+
+def _bits(lanes: Lanes) -> int:
+    """A mask with bit n for lane n."""
+    return sum(1 << int(lane) for lane in np.flatnonzero(lanes))
 
 
 class _Warp:
@@ -270,6 +280,12 @@ class _Warp:
         opcode = ins.opcode
         if opcode in ("ld", "st"):
             self._access(pc, ins, active)
+        elif opcode in ("atom", "red"):
+            self._update(pc, ins, active)
+        elif opcode == "activemask":
+            self._write(ins.operands[0], np.full(WARP, _bits(active), np.uint32), active)
+        elif opcode in WARP_FUNCTIONS:
+            self._meet(pc, ins, active)
         elif opcode == "mov":
             self._move(ins, active)
         elif opcode == "cvta":
@@ -340,6 +356,25 @@ class _Warp:
         kinds = source_types(ins)
         values = [self._read(o, k) for o, k in zip(ins.operands[1:], kinds)]
         self._write(ins.operands[0], evaluate(ins, values), active)
+
+    def _meet(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        """A shuffle, vote, match, reduction or election among the lanes that name each other."""
+        to, *operands = ins.operands
+        u32 = TYPES["u32"]
+        kinds = [ins.types[-1] if ins.types else u32, *[u32] * 3]
+        if ins.opcode == "vote":
+            kinds[0] = TYPES["pred"]
+        elif ins.opcode == "elect":
+            operands.insert(0, Immediate(0))
+        sources = [self._read(o, k) for o, k in zip(operands, kinds)]
+        values, predicate, silent = numpy_warp.evaluate(ins, sources, active)
+        for c in (*numpy_warp.complaints(sources[-1], active, self.live), *silent):
+            self.owner.record(pc, c.code, 0, self.first_thread + c.lane, self.block, c.members, c.other)
+        if isinstance(to, PredicatePair):
+            self._write(to.first, values, active)
+            self._write(to.second, predicate, active)
+        else:
+            self._write(to, predicate if ins.types[-1].kind == "p" else values, active)
 
     # -- memory ----------------------------------------------------------------------------------
 
@@ -415,7 +450,7 @@ class _Warp:
         span = slice(offset, offset + len(data))
         me = 1 + self.block * self.launch.threads_per_block + thread
         writer, reader = shadow.writer[span], shadow.reader[span]
-        foreign_writer = (writer != NOBODY) & (writer != me)
+        foreign_writer = _foreign(writer, me)
         if ins.opcode == "ld":
             if not shadow.written[span].all():
                 self.owner.record(pc, UNINITIALISED, number, thread, self.block, address, NOBODY)
@@ -425,7 +460,7 @@ class _Warp:
             reader[:] = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
             data[:] = memory
             return
-        foreign_reader = (reader != NOBODY) & (reader != me)
+        foreign_reader = _foreign(reader, me)
         if (data != memory).any():
             if foreign_writer.any():
                 other = int(writer[np.argmax(foreign_writer)])
@@ -436,6 +471,59 @@ class _Warp:
         memory[:] = data
         writer[:] = me
         shadow.written[span] = True
+
+    def _update(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        """An atomic update: the lanes take turns."""
+        to = ins.operands[0] if ins.opcode == "atom" else None
+        place, *operands = ins.operands[to is not None :]
+        assert isinstance(place, Address)
+        addresses = self._addresses(place)
+        values = [self._read(o, ins.type) for o in operands]
+        old = np.zeros(WARP, ins.type.dtype)
+        size = ins.type.size
+        touched: dict[int, list[int]] = {}
+        for lane in np.flatnonzero(active):
+            number, offset = split(addresses[lane])
+            if self._reach(pc, ins, addresses[lane], number, offset, self.first_thread + int(lane)):
+                touched.setdefault(number, []).append(offset)
+                memory = self.launch.arrays[number].data[offset : offset + size]
+                old[lane] = memory.view(ins.type.dtype)[0]
+                new = update(ins, old[lane], *(v[lane] for v in values))
+                memory[:] = np.array([new], ins.type.dtype).view(np.uint8)
+        self._count(pc, touched, size)
+        if to is not None:
+            self._write(to, old, active)
+
+    def _reach(self, pc: int, ins: Instruction, address: int, number: int, offset: int, thread: int) -> bool:
+        """Check an atomic update of one lane: it races with loads and stores of others, not with their updates."""
+        size = ins.type.size
+        known = 0 < number < len(self.launch.arrays)
+        if not known or offset < 0 or offset + size > len(self.launch.arrays[number].data):
+            self.owner.record(pc, OUT_OF_BOUNDS, number if known else 0, thread, self.block, address, NOBODY)
+            return False
+        if offset % size:
+            self.owner.record(pc, MISALIGNED, number, thread, self.block, address, NOBODY)
+            return False
+        shadow = self.owner.shadows[number]
+        span = slice(offset, offset + size)
+        me = 1 + self.block * self.launch.threads_per_block + thread
+        reads = not ins.has("exch") or self.launch.entry.uses_result(ins)
+        if reads and not shadow.written[span].all():
+            self.owner.record(pc, UNINITIALISED, number, thread, self.block, address, NOBODY)
+        shadow.written[span] = True
+        writer, reader = shadow.writer[span], shadow.reader[span]
+        foreign_reader = _foreign(reader, me)
+        if foreign_reader.any():
+            other = int(reader[np.argmax(foreign_reader)])
+            self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
+        foreign_writer = _foreign(writer, me) & (writer < ATOMIC)
+        if foreign_writer.any():
+            other = int(writer[np.argmax(foreign_writer)])
+            self.owner.record(pc, WRITE_WRITE, number, thread, self.block, address, other)
+        updated = np.where((writer == NOBODY) | (writer == me | ATOMIC), me | ATOMIC, SEVERAL)
+        # What was stored plainly stays so marked: the next thread's update races with it.
+        writer[:] = np.where((writer != NOBODY) & (writer < ATOMIC), writer, updated)
+        return True
 
     def _touch_local(self, pc: int, ins: Instruction, address: int, offset: int, lane: int, data: np.ndarray) -> None:
         thread = self.first_thread + lane

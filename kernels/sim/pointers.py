@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from .cfg import destinations, is_branch, registers_of
 from .launch import Buffer, Launch
-from .program import Entry
+from .program import Entry, is_access
 from .ptx import Address, Instruction, Name
 
 #: The origin of a pointer that was loaded from memory.
@@ -45,19 +45,19 @@ def touched(entry: Entry) -> Touched:
     loaded: Origins = NOWHERE
     stored: Origins = NOWHERE
     for ins in code:
-        if ins.opcode in ("ld", "st") and not any(ins.has(s) for s in ("param", "local", "const")):
-            place = ins.operands[1 if ins.opcode == "ld" else 0]
+        if _is_shared_by_threads(ins):
+            place = ins.operands[1 if ins.opcode in ("ld", "atom") else 0]
             found = _operand_origin(place, origins) or frozenset({ANYWHERE})
-            if ins.opcode == "ld":
+            if ins.opcode != "st":
                 loaded |= found
-            else:
+            if ins.opcode != "ld":
                 stored |= found
     return Touched(loaded, stored)
 
 
 def _origin(ins: Instruction, origins: dict[str, Origins]) -> Origins:
     """What the result of an instruction may point to."""
-    if ins.opcode == "ld":
+    if ins.opcode in ("ld", "atom"):
         if not ins.has("param"):
             return frozenset({ANYWHERE}) if ins.type.bits == 64 and not ins.type.is_float else NOWHERE
         place = ins.operands[1]
@@ -77,12 +77,12 @@ def _operand_origin(operand: object, origins: dict[str, Origins]) -> Origins:
 
 def granule(entry: Entry) -> int:
     """Bytes of the narrowest element that the entry loads or stores in memory shared by threads."""
-    sizes = [
-        ins.type.size
-        for ins in entry.function.code
-        if ins.opcode in ("ld", "st") and not any(ins.has(s) for s in ("param", "local", "const"))
-    ]
-    return min(sizes, default=4)
+    return min((ins.type.size for ins in entry.function.code if _is_shared_by_threads(ins)), default=4)
+
+
+def _is_shared_by_threads(ins: Instruction) -> bool:
+    """An access to memory that other threads may write."""
+    return is_access(ins) and not ins.has("local") and not ins.has("const")
 
 
 def is_among(launch: Launch, array: Buffer, number: int, names: Origins) -> bool:

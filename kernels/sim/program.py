@@ -12,7 +12,7 @@ from ..result import Fault
 from . import cfg, ptx
 from .addresses import window
 from .calls import inline_calls
-from .isa import check_supported
+from .isa import WARP_FUNCTIONS, check_supported
 from .ptx import Address, Instruction, Name, ParamSlot, unsupported
 
 
@@ -60,8 +60,8 @@ class Work:
 
 
 def is_access(instruction: Instruction) -> bool:
-    """Whether an instruction loads or stores memory; parameters are none."""
-    return instruction.opcode in ("ld", "st") and not instruction.has("param")
+    """Whether an instruction loads, stores or updates memory; parameters are none."""
+    return instruction.opcode in ("ld", "st", "atom", "red") and not instruction.has("param")
 
 
 @dataclass
@@ -85,8 +85,21 @@ class Entry:
 
     @cached_property
     def accesses(self) -> list[int]:
-        """The pcs of loads and stores, parameters aside; compiled code knows an access by its place in this list."""
-        return [pc for pc, ins in enumerate(self.function.code) if is_access(ins)]
+        """The pcs of all instructions that reports can be about: accesses, and meetings of a warp's lanes.
+
+        Compiled code knows such an instruction by its place in this list.
+        """
+        code = enumerate(self.function.code)
+        return [pc for pc, ins in code if is_access(ins) or ins.opcode in WARP_FUNCTIONS]
+
+    @cached_property
+    def read_registers(self) -> frozenset[str]:
+        """The registers that any instruction reads."""
+        return frozenset(r for ins in self.function.code for r in cfg.sources(ins))
+
+    def uses_result(self, ins: Instruction) -> bool:
+        """Whether anything reads what an instruction leaves in its registers."""
+        return any(r in self.read_registers for r in cfg.destinations(ins))
 
     @cached_property
     def work(self) -> list[Work]:

@@ -68,7 +68,13 @@ def _propagate(graph: Graph, varying: set[str]) -> None:
 
 
 def differs_by_lane(instruction: Instruction) -> bool:
-    """Loads from memory of the thread itself; a generic address may point there."""
+    """Whether lanes with equal sources may get different results.
+
+    Atomic updates and what lanes learn from each other; loads from memory of the thread itself, where a generic
+    address may point.
+    """
+    if instruction.opcode in ("atom", "shfl", "match", "redux", "elect"):
+        return True
     if instruction.opcode != "ld":
         return False
     return not any(instruction.has(space) for space in ("global", "const", "param", "shared"))
