@@ -6,7 +6,7 @@ import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from .compiler import DEFAULT_ARCH, compile_ptx
 from .errors import ArgumentError, KernelNameError, LaunchError
 from .result import LaunchResult, Triple
 from .signature import Parameter
+
+if TYPE_CHECKING:
+    from .sim.observer import Observer
 
 Backend = Literal["sim", "gpu"]
 
@@ -178,6 +181,7 @@ def launch(
     shared: int = 0,
     check: bool = True,
     budget: int | None = None,
+    observer: Observer | None = None,
 ) -> LaunchResult:
     """Run a kernel once and wait for it.
 
@@ -188,10 +192,17 @@ def launch(
     check        on the engine: find faults and count; without it only memory safety stays
     budget       on the engine: the work after which the run is ended with a "budget" fault: 1 for an instruction of
                  a warp, a few more for a load or store; None: what an endless loop spends in a fraction of a second
+    observer     on the engine: watches every instruction of a plain, slow run (kernels.trace)
     Raises ArgumentError, LaunchError, UnsupportedPTX. What the kernel itself does wrong is in the result's faults.
     """
     ready = prepare(kernel, grid, block, args, shared)
-    return kernel.module.image.run(kernel.entry, ready.grid, ready.block, ready.args, ready.shared, check, budget)
+    image = kernel.module.image
+    how = (kernel.entry, ready.grid, ready.block, ready.args, ready.shared, check, budget)
+    if observer is None:
+        return image.run(*how)
+    if not isinstance(image, _EngineImage):
+        raise ArgumentError("an observer watches the engine: compile the kernel with on='sim'")
+    return image.run(*how, observer)
 
 
 def prepare(
@@ -330,7 +341,7 @@ class _EngineImage:
 
     def run(
         self, entry: str, grid: Triple, block: Triple, args: Sequence[Argument], shared: int, check: bool,
-        budget: int | None,
+        budget: int | None, observer: Observer | None = None,
     ) -> LaunchResult:  # fmt: skip
         staged = [_to_host(a) for a in args]
         params = [
@@ -341,7 +352,7 @@ class _EngineImage:
         ]
         started = time.perf_counter()
         faults, counters = self._sim.run(
-            self._program, entry, grid, block, params, shared=shared, checks=check, budget=budget
+            self._program, entry, grid, block, params, shared=shared, checks=check, budget=budget, observer=observer
         )
         elapsed = (time.perf_counter() - started) * 1e6
         for a, host in zip(args, staged, strict=True):

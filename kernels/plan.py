@@ -18,7 +18,7 @@ import ast
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .expression import ExpressionError, Value
 from .launch import Kernel, Module, Ready, launch, out, prepare
 from .result import LaunchResult
 from .signature import SCALARS
+
+if TYPE_CHECKING:
+    from .sim.observer import Observer
 
 _LINE = re.compile(r"^\s*//@(.*)$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -164,6 +167,7 @@ def run(
     *,
     check: bool = True,
     budget: int | None = None,
+    observer: Observer | None = None,
 ) -> list[tuple[str, LaunchResult]]:
     """Run every launch of a plan in order; stops after the first launch with a fault.
 
@@ -181,7 +185,7 @@ def run(
     for line in _launches(plan):
         kernel, grid, block, args, shared = _evaluated_launch(module, line, names, operands, default_args)
         try:
-            result = launch(kernel, grid, block, args, shared=shared, check=check, budget=budget)
+            result = launch(kernel, grid, block, args, shared=shared, check=check, budget=budget, observer=observer)
         except LaunchError as error:
             raise PlanError(str(error), line.line) from None
         results.append((line.kernel, result))

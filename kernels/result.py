@@ -84,6 +84,23 @@ class Branch:
     divergent: int = 0
 
 
+@dataclass(frozen=True)
+class WarpAccess:
+    """One execution of a load or store by one warp.
+
+    array    "" where it is none of the arguments
+    size     bytes that each lane touches
+    offsets  each lane's byte offset in the array; None for a lane that takes no part
+    """
+
+    line: int
+    pc: int
+    op: str  # "load" or "store"
+    array: str
+    size: int
+    offsets: tuple[int | None, ...]
+
+
 @dataclass
 class Counters:
     """The deterministic account of one launch on the engine.

@@ -26,7 +26,7 @@ KERNEL_FLOORS = (
     {"oracle", "layouts", "signature", "expression", "workloads"},
     {"compiler", "sim", "gpu", "codegen"},
     {"launch", "plan", "rungs"},
-    {"cudnn", "measure"},
+    {"cudnn", "measure", "trace"},
     {"methods"},
     {"bench"},
 )

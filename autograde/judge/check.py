@@ -20,7 +20,7 @@ from convladder.kernels import expression
 from convladder.kernels.errors import BackendError
 from convladder.kernels.expression import ExpressionError
 
-from . import counting, kernel_task, python_task, score
+from . import counterexample, counting, kernel_task, python_task, score
 from . import timing as measured
 from .kernel_task import Judgement, Measurement
 from .record import CheckRecord
@@ -122,10 +122,14 @@ def _check_kernel(
 ) -> list[CheckRecord]:  # fmt: skip
     cases = [c for c in task.cases if not c.hidden] + [c for c in task.cases if c.hidden and hidden]
     result = kernel_task.run(spec.lab, task, answer, worker, on=on, secret=secret, cases=cases)
+
+    def explained(found: Judgement) -> Judgement:
+        return counterexample.shown(found, task, result, answer, worker)
+
     judged: dict[str, Callable[[], Judgement]] = {
         "compiles": lambda: kernel_task.compiles(result),
-        "runs": lambda: kernel_task.runs(result, answer),
-        "correct": lambda: kernel_task.correct(result),
+        "runs": lambda: explained(kernel_task.runs(result, answer)),
+        "correct": lambda: explained(kernel_task.correct(result)),
         "hidden": lambda: kernel_task.hidden(result, answer),
     }
     for t in task.counters:

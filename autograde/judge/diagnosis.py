@@ -70,7 +70,7 @@ class Wrong:
             "shape": list(self.mask.shape),
             "axes": list(self.output.axes),
             "element": list(first),
-            "value": _finite(self.values[first]),
+            "value": finite(self.values[first]),
             "expected": float(self.output.expected[first]),
             "bound": float(self.output.bound[first]),
             "written": not bool(self.unwritten[first]),
@@ -80,12 +80,12 @@ class Wrong:
             "where": where(self.mask, self.output.axes),
         }
         if self.mask.size <= _SHOWN:
-            found["values"] = [_finite(v) for v in self.values.ravel()]
+            found["values"] = [finite(v) for v in self.values.ravel()]
             found["expected_values"] = self.output.expected.ravel().tolist()
         return found
 
 
-def _finite(value: Any) -> float | str:
+def finite(value: Any) -> float | str:
     """A float, or the name of what JSON cannot say."""
     value = float(value)
     return value if np.isfinite(value) else str(value)

@@ -83,7 +83,14 @@ def run(
         CaseRun(c, _instance(task.problem.name, tuple(sorted(c.symbols.items())), seed(secret, lab, task.name, c.name)))
         for c in cases
     ]
-    request, arrays = _request(task, answer, runs, on)
+    return run_on(task, answer, worker, runs, on)
+
+
+def run_on(
+    task: KernelTask, answer: Answer, worker: Worker, runs: list[CaseRun], on: str, budget: int | None = None
+) -> Run:
+    """As `run`, on cases whose data are there already."""
+    request, arrays = _request(task, answer, runs, on, budget or BUDGET)
     largest = max(sum(4 * o.expected.size for o in r.instance.outputs) for r in runs)
     try:
         with _device(on):
@@ -100,19 +107,31 @@ def _device(on: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _request(task: KernelTask, answer: Answer, runs: list[CaseRun], on: str) -> tuple[dict[str, Any], list[np.ndarray]]:
+def _request(
+    task: KernelTask, answer: Answer, runs: list[CaseRun], on: str, budget: int
+) -> tuple[dict[str, Any], list[np.ndarray]]:
     arrays: list[np.ndarray] = []
-    cases = []
-    for r in runs:
-        inputs = {name: len(arrays) + i for i, name in enumerate(r.instance.inputs)}
-        arrays += r.instance.inputs.values()
-        outputs = {o.name: ["<f4", list(o.expected.shape)] for o in r.instance.outputs}
-        cases.append({"symbols": r.instance.symbols, "inputs": inputs, "outputs": outputs, "inouts": {}})
+    cases = [_case_request(r, arrays) for r in runs]
     request = {
         "op": "kernel", "source": answer.source(), "default_args": list(task.params), "on": on,
-        "budget": BUDGET, "cases": cases,
+        "budget": budget, "cases": cases,
     }  # fmt: skip
     return request, arrays
+
+
+def _case_request(r: CaseRun, arrays: list[np.ndarray]) -> dict[str, Any]:
+    """A case as the worker takes it; its inputs are appended to `arrays`."""
+    inputs = {name: len(arrays) + i for i, name in enumerate(r.instance.inputs)}
+    arrays += r.instance.inputs.values()
+    outputs = {o.name: ["<f4", list(o.expected.shape)] for o in r.instance.outputs}
+    return {"symbols": r.instance.symbols, "inputs": inputs, "outputs": outputs, "inouts": {}}
+
+
+def trace_request(task: KernelTask, answer: Answer, r: CaseRun) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """What a worker needs to trace a text on one case, and its arrays."""
+    arrays: list[np.ndarray] = []
+    case = _case_request(r, arrays)
+    return {"source": answer.source(), "default_args": list(task.params), "case": case}, arrays
 
 
 def _stopped(error: WorkerError, runs: list[CaseRun], answer: Answer, worker: Worker) -> Run:
@@ -260,7 +279,7 @@ def _misbehaviour(r: CaseRun, answer: Answer) -> Judgement | None:
         others = sum(f.count for f in r.faults) - 1
         more = f". {others} more fault{'s' * (others != 1)} of this kind or others" if others else ""
         evidence |= {
-            "fault": _fault_json(first), "faults": [_fault_json(f) for f in r.faults],
+            "fault": fault_json(first), "faults": [fault_json(f) for f in r.faults],
             "source": answer.line(first.line), "category": f"{first.kind} on a hidden case",
         }  # fmt: skip
         where = f"{answer.where()}{at_line(first.line, answer)}: "
@@ -271,7 +290,7 @@ def _misbehaviour(r: CaseRun, answer: Answer) -> Judgement | None:
     return None
 
 
-def _fault_json(fault: Fault) -> dict[str, Any]:
+def fault_json(fault: Fault) -> dict[str, Any]:
     return {**fault.__dict__, "thread": _listed(fault.thread), "block": _listed(fault.block)}
 
 
@@ -404,7 +423,7 @@ class Measurement:
             "task": self.task, "case": self.case, "symbols": self.symbols, "problem": self.problem,
             "launches": [{"kernel": name, "lines": list(_lines(c)), "branches": [b.__dict__ for b in c.branches]}
                          for name, c in self.launches],
-            "totals": self.totals, "faults": [_fault_json(f) for f in self.faults],
+            "totals": self.totals, "faults": [fault_json(f) for f in self.faults],
         }  # fmt: skip
 
 

@@ -51,6 +51,19 @@ class Instance:
     mistakes: Callable[[], Iterator[tuple[str, np.ndarray]]] = field(default=lambda: iter(()))
 
 
+@dataclass(frozen=True)
+class Summand:
+    """One term of the sum that an output element is: coefficient * a[i] * b[j].
+
+    factors  (input, index), in the order of the names
+    loop     the indices of the definition's sum, for telling which are missing
+    """
+
+    factors: tuple[tuple[str, tuple[int, ...]], ...]
+    loop: Mapping[str, int] = field(default_factory=dict)
+    coefficient: float = 1.0
+
+
 class Problem(ABC):
     """`declarations` are the C declarations of everything that a kernel of this problem may take, by name."""
 
@@ -58,6 +71,8 @@ class Problem(ABC):
     declarations: ClassVar[Mapping[str, str]]
     required: ClassVar[tuple[str, ...]]
     optional: ClassVar[Mapping[str, int]] = {}
+    #: The smallest value of a symbol where that is not 1.
+    least: ClassVar[Mapping[str, int]] = {}
 
     @property
     def symbol_names(self) -> set[str]:
@@ -82,6 +97,10 @@ class Problem(ABC):
     @abstractmethod
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         """The case with its data."""
+
+    def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand] | None:
+        """The definition of one output element, term by term; None for a problem that is no sum of products."""
+        return None
 
     # What follows is for timing, on cases too large for the engine.
 
@@ -124,6 +143,7 @@ class _Conv2d(Problem):
     }
     required = ("N", "C", "H", "W", "K", "R", "S", "U", "pad")
     optional: ClassVar = {"dil": 1, "groups": 1}
+    least: ClassVar = {"pad": 0}
 
     def geometry(self, symbols: Symbols) -> ConvGeometry:
         s: dict[str, Any] = {**self.optional, **symbols}
@@ -146,6 +166,18 @@ class _Conv2d(Problem):
         inputs = {"x": x, "w": w}
         outputs = self.expected(symbols, inputs)
         return Instance(self.all_symbols(symbols), inputs, outputs, lambda: _conv_mistakes(x, w, g))
+
+    def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
+        g = self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+        n, k, p, q = index
+        channels = g.C // g.groups
+        found = []
+        for c, r, s in np.ndindex(channels, g.R, g.S):
+            row, column = p * g.stride[0] - g.pad[0] + r * g.dilation[0], q * g.stride[1] - g.pad[1] + s * g.dilation[1]
+            if 0 <= row < g.H and 0 <= column < g.W:
+                of_x = (n, k // (g.K // g.groups) * channels + c, row, column)
+                found.append(Summand((("w", (k, c, r, s)), ("x", of_x)), {"c": c, "r": r, "s": s}))
+        return found
 
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
         g = self.geometry(symbols)
@@ -275,6 +307,9 @@ class _Saxpy(Problem):
         output = Output("z", ("i",), expected, bound)
         return Instance({"n": symbols["n"], "a": a}, {"x": x, "y": y}, [output], mistakes)
 
+    def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
+        return [Summand((("x", index),), coefficient=float(instance.symbols["a"])), Summand((("y", index),))]
+
 
 class _Mirror(Problem):
     """y[i,j] = x[i, W-1-j]: a first two-dimensional index."""
@@ -302,6 +337,10 @@ class _Mirror(Problem):
 
         output = Output("y", ("i", "j"), expected, np.zeros_like(expected))
         return Instance({"H": symbols["H"], "W": symbols["W"]}, {"x": x}, [output], mistakes)
+
+    def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
+        i, j = index
+        return [Summand((("x", (i, int(instance.symbols["W"]) - 1 - j)),))]
 
 
 PROBLEMS: dict[str, Problem] = {p.name: p for p in (_Conv2d(), _Saxpy(), _Mirror())}

@@ -13,6 +13,10 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
         {event: "case", index, faults, launches: [[kernel, counters]], changed, outputs} + arrays    for each case
         {event: "error", stage: "compile" | "launch" | "gpu", index, type, message, line, ...}       ends the request
         {event: "end"}
+    {op: "terms", source, default_args, case, wanted: [[output, flat index]]}
+        {event: "terms", terms: [[[coefficient, [[array, flat index]], line]] | null]}, end or error
+    {op: "lanes", source, default_args, case, block, warp}
+        {event: "lanes", accesses: [{...}]}, end or error
     {op: "time", texts: {name: [source, default_args]}, symbols, inputs, outputs, key, rounds, elements, seconds,
      watched}
         {event: "timed", times_us, calls, bandwidth_gbs, peak_gflops, facts, whole_call} + arrays: of the watched text
@@ -34,6 +38,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -101,10 +106,7 @@ def _prepare_kernels() -> None:
 
 
 def _serve_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
-    if request["op"] == "time":
-        _time(request, send)
-    else:
-        _run_kernels(request, arrays, send)
+    {"kernel": _run_kernels, "time": _time, "terms": _trace, "lanes": _trace}[request["op"]](request, arrays, send)
 
 
 def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
@@ -116,7 +118,7 @@ def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callab
         parsed = plan.parse(source)
         for case in request["cases"]:  # before the compiler stumbles over them
             parsed.check_names({*case["symbols"], *case["inputs"], *case["outputs"], *case["inouts"]})
-        modules = {"sim": compile_cuda(source, on="sim", options=parsed.options())}
+        modules = {"sim": _on_the_engine(source, parsed.options())}
         if request["on"] == "gpu":
             modules["gpu"] = compile_cuda(source, on="gpu", options=parsed.options())
         send({"event": "compiled", "kernels": modules["sim"].kernels})
@@ -130,6 +132,38 @@ def _run_kernels(request: dict[str, Any], arrays: list[np.ndarray], send: Callab
         send({"event": "error", "stage": "gpu", "index": index, **_described(error)})
     except (errors.ConvladderError, MemoryError) as error:
         send({"event": "error", "stage": stage, "index": index, **_described(error)})
+    else:
+        send({"event": "end"})
+
+
+@lru_cache(maxsize=2)
+def _on_the_engine(source: str, options: tuple[str, ...]) -> Any:
+    """A compiled module, kept for the next request: a failing case is made smaller in several of them."""
+    from convladder.kernels import compile_cuda
+
+    return compile_cuda(source, on="sim", options=options)
+
+
+def _trace(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
+    """How elements came to their values, or what a warp touches, on one small case."""
+    from convladder.kernels import errors, plan, trace
+
+    try:
+        parsed = plan.parse(request["source"])
+        module = _on_the_engine(request["source"], parsed.options())
+        module.reset()
+        case = request["case"]
+        given = (module, parsed, case["symbols"], _operands(case, arrays))
+        if request["op"] == "terms":
+            wanted = [(str(name), int(element)) for name, element in request["wanted"]]
+            made = trace.terms(*given, wanted, request["default_args"])
+            said = [None if m is None else [[t.coefficient, t.factors, t.line] for t in m] for m in made]
+            send({"event": "terms", "terms": said})
+        else:
+            seen = trace.lanes(*given, request["default_args"], block=request["block"], warp=request["warp"])
+            send({"event": "lanes", "accesses": [asdict(access) for access in seen]})
+    except (errors.ConvladderError, MemoryError) as error:
+        send({"event": "error", "stage": "launch", **_described(error)})
     else:
         send({"event": "end"})
 
@@ -202,7 +236,7 @@ def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
     return array
 
 
-def _time(request: dict[str, Any], send: Callable[..., None]) -> None:
+def _time(request: dict[str, Any], _: list[np.ndarray], send: Callable[..., None]) -> None:
     """Time texts on the GPU, and keep of what the watched one returned as much as the judge will check."""
     from convladder.kernels import errors, measure
 

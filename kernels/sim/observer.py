@@ -32,3 +32,8 @@ class Observer(Protocol):
 
     def executes(self, warp: Warp, pc: int, instruction: Instruction, active: np.ndarray) -> None:
         """A warp is about to execute an instruction; registers and memory are still as before."""
+
+
+def first_byte(array: np.ndarray) -> int:
+    """The address of an array in this process: the same for every view of it, in every launch."""
+    return int(array.__array_interface__["data"][0])

@@ -1,0 +1,86 @@
+"""A failing kernel is shown on the smallest case that fails the same way, with its numbers and its reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from convladder.autograde.judge import check, counterexample
+from convladder.autograde.judge.counterexample import WholeNumbers
+from convladder.autograde.judge.record import CheckRecord
+from convladder.autograde.judge.sandbox import Worker
+from convladder.autograde.judge.spec import Spec
+
+
+def failed(tiny: Spec, text: str, worker: Worker) -> CheckRecord:
+    records = check.check_task(tiny, "conv", text, worker)
+    (record,) = (r for r in records if r.passed is False)
+    json.dumps(record.evidence, allow_nan=False)
+    return record
+
+
+def test_wrong_values_are_shown_on_the_smallest_case_with_every_number(tiny: Spec, conv: str, worker: Worker) -> None:
+    wrong = conv.replace("((k * C + c) * R + r)", "(k * R + r)")
+    assert wrong != conv
+    record = failed(tiny, wrong, worker)
+    assert record.check == "conv.correct"
+    small = record.evidence["counterexample"]
+    assert {n: small["symbols"][n] for n in "NCHWKRSU"} == {"N": 1, "C": 2} | dict.fromkeys("HWKRSU", 1)
+    x, w = (np.array(small["inputs"][n]["values"]) for n in "xw")
+    assert small["expected"] == {"shape": [1, 1, 1, 1], "values": [float(x @ w)]}
+    assert small["got"]["values"] == [float(x.sum() * w[0])]
+    assert "w[0,0,0,0] instead of w[0,1,0,0]" in small["why"]["sentence"]
+    assert "w is read off by [0,-1,0,0]" in record.evidence["why"]["sentence"]
+
+
+def test_a_fault_is_shown_on_the_smallest_case_with_the_same_fault(tiny: Spec, conv: str, worker: Worker) -> None:
+    wrong = conv.replace("h >= 0 && ", "")
+    assert wrong != conv
+    record = failed(tiny, wrong, worker)
+    assert record.check == "conv.runs"
+    small = record.evidence["counterexample"]
+    assert small["fault"]["kind"] == "out-of-bounds"
+    assert small["fault"]["line"] == record.evidence["fault"]["line"]
+    assert small["symbols"]["H"] == small["symbols"]["W"] == 1
+
+
+def test_a_kernel_that_is_right_on_whole_numbers_has_no_counterexample(tiny: Spec, conv: str, worker: Worker) -> None:
+    wrong = conv.replace("] = sum", "] = truncf(sum)")
+    record = failed(tiny, wrong, worker)
+    assert record.check == "conv.correct"
+    assert not {"counterexample", "why"} & set(record.evidence)
+
+
+def test_the_same_text_gets_the_same_counterexample(tiny: Spec, conv: str, worker: Worker) -> None:
+    wrong = conv.replace("* U", "* 1")
+    assert wrong != conv
+    evidence = [failed(tiny, wrong, worker).evidence for _ in range(2)]
+    assert evidence[0] == evidence[1]
+
+
+def test_a_worker_that_dies_while_it_explains_leaves_the_judgement(
+    tiny: Spec, conv: str, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: Any) -> None:
+        raise counterexample.WorkerError("ended", "killed")
+
+    monkeypatch.setattr(counterexample._Search, "_terms", die)
+    record = failed(tiny, conv.replace("* U", "* 1"), worker)
+    assert record.check == "conv.correct"
+    assert "why" not in record.evidence
+
+
+@pytest.mark.parametrize(
+    "header", [{}, {"terms": []}, {"terms": [[1]]}, {"terms": [[["a", [], 0]]]}, {"terms": [[[1, [["x"]], 0]]]}]
+)
+def test_a_forged_reply_explains_nothing(header: dict[str, Any]) -> None:
+    assert counterexample._read_terms(header) is None
+
+
+def test_whole_numbers_are_drawn_for_every_range_and_repeat() -> None:
+    draws = [WholeNumbers(np.random.PCG64(0)).uniform(-1, 1, (20, 5)) for _ in range(2)]
+    assert (draws[0] == draws[1]).all()
+    assert set(np.unique(draws[0])) == set(range(2, 10))
