@@ -86,8 +86,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class WarpAccess:
-    """One execution of a load or store by one warp.
+    """One execution of a load, store or atomic instruction by one warp.
 
+    op       as in Access
     array    "" where it is none of the arguments
     size     bytes that each lane touches
     offsets  each lane's byte offset in the array; None for a lane that takes no part
@@ -95,7 +96,7 @@ class WarpAccess:
 
     line: int
     pc: int
-    op: str  # "load" or "store"
+    op: str
     array: str
     size: int
     offsets: tuple[int | None, ...]

@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 
 from ..course.grades import Grades, file_stem, write_atomically
 from ..judge.record import CheckRecord, SubmissionRecord
+from .example import Example, example
 from .pictures import wrong_map
 from .traffic import Traffic
 
@@ -164,6 +165,8 @@ class CheckView:
     picture: Markup | None = None
     sketch: str = ""
     caption: str = ""
+    why: str = ""
+    example: Example | None = None
 
 
 @dataclass
@@ -196,6 +199,9 @@ def check_view(check: CheckRecord, source: str = "") -> CheckView:
     drawn = wrong_map(evidence)
     if drawn is not None:
         view.picture, view.sketch, view.caption = drawn.svg(), drawn.text(), drawn.caption
+    view.example = example(evidence)
+    told = evidence.get("why")
+    view.why = plain(str(told.get("sentence", ""))) if isinstance(told, dict) else ""
     return view
 
 

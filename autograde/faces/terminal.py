@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..course.grades import Grades
 from ..judge.record import CheckRecord, SubmissionRecord
+from .example import Example
 from .report import (
     BY_HAND,
     FAILED,
@@ -77,11 +78,25 @@ def _check(check: CheckView) -> list[RenderableType]:
         parts.append(_indented(Text(check.rationale)))
     if check.excerpt:
         parts.append(_indented(_excerpt(check.excerpt)))
+    if check.why:
+        parts.append(_indented(Text(check.why)))
     if check.sketch:
         parts.append(_indented(Text(check.sketch)))
+    if check.example:
+        parts.append(_indented(_example(check.example, check.why)))
     if check.help:
         parts.append(_indented(Text.assemble(("→ ", "bold blue"), check.help)))
     return parts
+
+
+def _example(shown: Example, said: str) -> Text:
+    """The smallest failing case; its sentence unless that was said already."""
+    text = Text.assemble(("the smallest case that fails like this: ", "bold"), plain(shown.sizes))
+    if shown.sentence and plain(shown.sentence) != said:
+        text.append(f"\n{plain(shown.sentence)}")
+    if shown.grids:
+        text.append(f"\n{plain(shown.text())}")
+    return text
 
 
 def _indented(text: Text) -> RenderableType:

@@ -6,7 +6,7 @@ so a regrade finds the same counterexample.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,8 +92,9 @@ class _Search:
         if (reason := self._why(failing)) is not None:
             explained["why"] = reason.evidence()
         small = self._smallest(failing, mistake)
-        if small is not None:
-            explained["counterexample"] = _evidence(small, self._why(small))
+        if small is not None and not (small.faults and small.case.symbols == failing.case.symbols):
+            border = self.problem.border(small.instance.symbols)
+            explained["counterexample"] = _evidence(small, border, self._why(small))
         return explained
 
     # -- shrinking -------------------------------------------------------------------------------
@@ -188,9 +189,9 @@ def _read_terms(header: dict[str, Any]) -> list[why.Formed] | None:
 # ---- evidence
 
 
-def _evidence(r: CaseRun, reason: why.Why | None) -> dict[str, Any]:
+def _evidence(r: CaseRun, border: Mapping[str, int], reason: why.Why | None) -> dict[str, Any]:
     """The small case with all its numbers, as far as they are few."""
-    found: dict[str, Any] = {"symbols": dict(r.instance.symbols)}
+    found: dict[str, Any] = {"symbols": dict(r.case.symbols)}
     if r.faults:
         found["fault"] = kernel_task.fault_json(r.faults[0])
     else:
@@ -199,6 +200,7 @@ def _evidence(r: CaseRun, reason: why.Why | None) -> dict[str, Any]:
         found |= {
             "array": wrong.output.name, "axes": list(wrong.output.axes), "element": list(wrong.first),
             "inputs": {name: _numbers(a) for name, a in r.instance.inputs.items()},
+            "border": dict(border),
             "expected": _numbers(wrong.output.expected), "got": _numbers(wrong.values, wrong.unwritten),
             "wrong": np.argwhere(wrong.mask)[:_SHOWN].tolist(),
         }  # fmt: skip

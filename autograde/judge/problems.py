@@ -98,6 +98,10 @@ class Problem(ABC):
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         """The case with its data."""
 
+    def border(self, symbols: Symbols) -> dict[str, int]:
+        """How many rows and columns of zeros to think around each plane of an input; inputs without are left out."""
+        return {}
+
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand] | None:
         """The definition of one output element, term by term; None for a problem that is no sum of products."""
         return None
@@ -144,6 +148,9 @@ class _Conv2d(Problem):
     required = ("N", "C", "H", "W", "K", "R", "S", "U", "pad")
     optional: ClassVar = {"dil": 1, "groups": 1}
     least: ClassVar = {"pad": 0}
+
+    def border(self, symbols: Symbols) -> dict[str, int]:
+        return {"x": int(symbols["pad"])} if symbols["pad"] else {}
 
     def geometry(self, symbols: Symbols) -> ConvGeometry:
         s: dict[str, Any] = {**self.optional, **symbols}

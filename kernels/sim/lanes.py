@@ -8,6 +8,7 @@ import numpy as np
 
 from ..result import WarpAccess
 from .addresses import LOCAL_WINDOW, split
+from .counters import operation
 from .launch import WARP
 from .observer import Warp, first_byte
 from .program import is_access
@@ -37,7 +38,7 @@ class Lanes:
         before = self._executions[pc] = self._executions.get(pc, 0) + 1
         if before > _KEPT or not active.any():
             return
-        address = instruction.operands[1 if instruction.opcode == "ld" else 0]
+        address = instruction.operands[1 if instruction.opcode in ("ld", "atom") else 0]
         places = [split(a) for a in warp.addresses(address)]  # type: ignore[arg-type]
         number = places[int(np.argmax(active))][0]
         if number == LOCAL_WINDOW:
@@ -47,7 +48,7 @@ class Lanes:
             WarpAccess(
                 line=instruction.line,
                 pc=pc,
-                op="store" if instruction.opcode == "st" else "load",
+                op=operation(warp.launch.entry, instruction),
                 array=self._name(warp, number),
                 size=instruction.type.size * instruction.width,
                 offsets=tuple(offsets),

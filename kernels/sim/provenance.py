@@ -11,11 +11,12 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from . import numpy_warp
 from .addresses import LOCAL_WINDOW, split
 from .cfg import destinations
 from .launch import WARP
 from .observer import Warp, first_byte
-from .ptx import Address, Immediate, Instruction, Operand, Register, Vector
+from .ptx import Address, Immediate, Instruction, Operand, PredicatePair, Register, Vector
 from .types import TYPES, ScalarType
 
 
@@ -111,6 +112,10 @@ class Provenance:
             self._load(warp, instruction, lanes)
         elif opcode == "st":
             self._store(warp, instruction, lanes)
+        elif opcode in ("atom", "red"):
+            self._update(warp, instruction, lanes)
+        elif opcode == "shfl":
+            self._shuffle(warp, instruction, active, lanes)
         elif opcode == "mov":
             self._move(instruction, lanes)
         elif opcode == "selp":
@@ -160,6 +165,14 @@ class Provenance:
         else:
             self._write(to, self._values(source, ins.type), lanes)
 
+    def _shuffle(self, warp: Warp, ins: Instruction, active: np.ndarray, lanes: list[int]) -> None:
+        to, value, *how = ins.operands
+        numbers = np.arange(WARP, dtype=np.uint32)
+        from_lane, _, _ = numpy_warp.evaluate(ins, [numbers, *(warp.read(o, TYPES["u32"]) for o in how)], active)
+        values = self._values(value, ins.type)
+        register = to.first if isinstance(to, PredicatePair) else to
+        self._write(register, [values[int(source)] for source in from_lane], lanes)
+
     # -- memory ----------------------------------------------------------------------------------
 
     def _load(self, warp: Warp, ins: Instruction, lanes: list[int]) -> None:
@@ -196,14 +209,28 @@ class Provenance:
         places = self._places(warp, ins, lanes)
         for i, part in enumerate(parts):
             values = self._values(part, ins.type)
-            for lane, ((memory, owner, start), _) in places.items():
-                offset = start + i * size
-                stored = _Stored(offset, size, values[lane])
-                self._stored.update(((memory, owner, offset + byte), stored) for byte in range(size))
+            for lane, ((memory, owner, offset), _) in places.items():
+                self._put((memory, owner, offset + i * size), size, values[lane])
+
+    def _put(self, place: _Place, size: int, value: Value | Packed) -> None:
+        memory, owner, offset = place
+        stored = _Stored(offset, size, value)
+        self._stored.update(((memory, owner, offset + byte), stored) for byte in range(size))
+
+    def _update(self, warp: Warp, ins: Instruction, lanes: list[int]) -> None:
+        """An atomic addition of floats adds terms to what is there; the lanes take turns. Others are not followed."""
+        adds = ins.has("add") and ins.type.is_float
+        values = self._values(ins.operands[-1], ins.type)
+        old = list(UNKNOWN)
+        for lane, (place, initialised) in self._places(warp, ins, lanes).items():
+            old[lane] = self._at(place, ins.type.size, initialised)
+            self._put(place, ins.type.size, _operation("add", ins.line, (old[lane], values[lane])) if adds else None)
+        if ins.opcode == "atom":
+            self._write(ins.operands[0], old, lanes)
 
     def _places(self, warp: Warp, ins: Instruction, lanes: list[int]) -> dict[int, tuple[_Place, bool]]:
         """Where each lane loads or stores, and whether what is there was defined before the first launch."""
-        address = ins.operands[1 if ins.opcode == "ld" else 0]
+        address = ins.operands[1 if ins.opcode in ("ld", "atom") else 0]
         found: dict[int, tuple[_Place, bool]] = {}
         pointers = warp.addresses(address)  # type: ignore[arg-type]
         for lane in lanes:

@@ -64,6 +64,17 @@ def test_values_are_followed_through_a_local_array_and_a_vector_load() -> None:
     assert found == [Term(1.0, (("x", 2),), 0)]
 
 
+def test_values_are_followed_through_shuffles_and_atomic_additions() -> None:
+    code = """float s = x[threadIdx.x];
+    s += __shfl_xor_sync(0xf, s, 1);
+    if (threadIdx.x % 2 == 0) atomicAdd(&y[0], 2.5f * s);"""
+    found = terms(body(code), {"x": floats(4), "y": np.zeros(4, np.float32)}, 0, n=1)
+    assert found is not None
+    assert sorted((t.factors, t.coefficient, t.line) for t in found) == [
+        *(((("x", i),), 2.5, 5) for i in range(4)), ((("y", 0),), 1.0, 5),
+    ]  # fmt: skip
+
+
 def test_values_are_followed_from_one_launch_to_the_next() -> None:
     source = (
         "//@ temp t float[4]\n//@ launch f grid=1 block=4 args=(x, t)\n//@ launch f grid=1 block=4 args=(t, y)\n"
@@ -81,6 +92,7 @@ def test_values_are_followed_from_one_launch_to_the_next() -> None:
         "y[0] = rintf(x[0]);",
         "y[0] = __uint_as_float(__float_as_uint(x[0]) ^ 1u);",
         "((char*)y)[0] = 1;",
+        "y[0] = x[0]; atomicExch(&y[0], x[1]);",
     ],
 )
 def test_what_is_no_sum_of_products_is_not_told(code: str) -> None:
