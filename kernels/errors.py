@@ -20,6 +20,14 @@ class BackendError(ConvladderError):
     """A back end is not there: no GPU, no CuPy, no compiler. The message says what to install."""
 
 
+class DeviceMemoryError(BackendError):
+    """The GPU has too little free memory for what was asked. The message says how much was."""
+
+
+class LibraryError(ConvladderError):
+    """A library is there, but has no way to do what was asked of it."""
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """One message of the compiler, at a line of the source that was given (1 is the first)."""

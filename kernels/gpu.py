@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .compiler import SOURCE_NAME, compile_error, standard_options
-from .errors import BackendError
+from .errors import BackendError, DeviceMemoryError
 from .result import LaunchResult, Triple
 
 if TYPE_CHECKING:
@@ -43,6 +43,20 @@ def available() -> bool:
     except BackendError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Turn CuPy's error of a full memory into a DeviceMemoryError about `what`."""
+    cupy = cupy_module()
+    try:
+        yield
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        free, total = cupy.cuda.runtime.memGetInfo()
+        raise DeviceMemoryError(
+            f"{what} does not fit into the GPU's memory ({free >> 20} MiB of {total >> 20} MiB are free): use fewer "
+            f"images or a smaller input. CuPy says: {error}"
+        ) from None
 
 
 def device_facts() -> dict[str, str]:

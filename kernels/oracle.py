@@ -8,7 +8,7 @@ import numpy as np
 
 from .layouts import ConvGeometry, output_size
 
-__all__ = ["bound", "conv2d", "output_size"]
+__all__ = ["at", "bound", "conv2d", "output_size"]
 
 #: Unit roundoff of float32.
 UNIT_ROUNDOFF = 2.0**-24
@@ -70,6 +70,25 @@ def bound(
 def bound_of_products(products: np.ndarray) -> np.ndarray:
     """As `bound` for zero-mean data, from the products themselves: (elements, products) float64 to (elements,)."""
     return _zero_mean_bound((products**2).sum(axis=1), products.shape[1])
+
+
+def at(
+    elements: np.ndarray, x, w, stride: Any = 1, pad: Any = 0, dilation: Any = 1, groups: Any = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """conv2d(...) and its bound for zero-mean data, at some elements only: flat indices into (N, K, P, Q).
+
+    Returns two float64 arrays as long as `elements`. For outputs that are too large to compute in full.
+    """
+    g = ConvGeometry.of(x.shape, w.shape, stride, pad, dilation, groups)
+    n, k, p, q = (i.reshape(-1, 1, 1, 1) for i in np.unravel_index(elements, g.y_shape))
+    channels = g.C // g.groups
+    c = (k // (g.K // g.groups)) * channels + np.arange(channels).reshape(-1, 1, 1)
+    row = p * g.stride[0] - g.pad[0] + np.arange(g.R).reshape(-1, 1) * g.dilation[0]
+    column = q * g.stride[1] - g.pad[1] + np.arange(g.S) * g.dilation[1]
+    inside = (row >= 0) & (row < g.H) & (column >= 0) & (column < g.W)
+    taps = x[n, c, row.clip(0, g.H - 1), column.clip(0, g.W - 1)] * inside
+    products = taps.astype(np.float64) * w[k.reshape(-1)].astype(np.float64)
+    return products.sum((1, 2, 3)), bound_of_products(products.reshape(len(elements), -1))
 
 
 def _zero_mean_bound(squares: np.ndarray, n: int) -> np.ndarray:

@@ -213,15 +213,7 @@ class _Conv2d(Problem):
         self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         g = self.geometry(symbols)
-        n, k, p, q = (i.reshape(-1, 1, 1, 1) for i in np.unravel_index(elements, g.y_shape))
-        channels = g.C // g.groups
-        c = (k // (g.K // g.groups)) * channels + np.arange(channels).reshape(-1, 1, 1)
-        row = p * g.stride[0] - g.pad[0] + np.arange(g.R).reshape(-1, 1) * g.dilation[0]
-        column = q * g.stride[1] - g.pad[1] + np.arange(g.S) * g.dilation[1]
-        inside = (row >= 0) & (row < g.H) & (column >= 0) & (column < g.W)
-        taps = inputs["x"][n, c, row.clip(0, g.H - 1), column.clip(0, g.W - 1)] * inside
-        products = taps.astype(np.float64) * inputs["w"][k.reshape(-1)].astype(np.float64)
-        return products.sum((1, 2, 3)), oracle.bound_of_products(products.reshape(len(elements), -1))
+        return oracle.at(elements, inputs["x"], inputs["w"], g.stride, g.pad, g.dilation, g.groups)
 
 
 def _conv_mistakes(x: np.ndarray, w: np.ndarray, g: ConvGeometry) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,0 +1,272 @@
+"""cuDNN's forward convolution on CuPy arrays.
+
+CuPy 14 no longer has `cupy.cudnn`. `convolution_forward` here is called as that one was and runs on NVIDIA's own
+`nvidia-cudnn-frontend`. cuDNN offers dozens of *plans* for one convolution, of which some do not build and the first is
+seldom the fastest: `best` builds and times all of them, once for each problem.
+
+Precision "fp32" leaves out every plan that uses tensor cores, rounds its inputs or sums in less than float32 (Winograd
+and FFT plans stay: float32 arithmetic, other rounding errors); "tf32" allows all. Layout "nhwc" means that channels lie
+side by side in the memory of inputs, filters and outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from .errors import ArgumentError, BackendError, GeometryError, LibraryError
+from .gpu import cupy_module, enough_memory
+from .layouts import ConvGeometry
+from .stopwatch import elapsed_us
+
+Precision = Literal["fp32", "tf32"]
+Layout = Literal["nchw", "nhwc"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32")
+LAYOUTS: tuple[Layout, ...] = ("nchw", "nhwc")
+
+#: Layouts as `cupy.cudnn` numbered them (CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC).
+TENSOR_NCHW, TENSOR_NHWC = 0, 1
+
+#: What a strict float32 plan must not do (cudnnBackendNumericalNote_t).
+_INEXACT = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "REDUCED_PRECISION_REDUCTION")
+
+#: A plan that needs more scratch memory than this is left out.
+MAX_WORKSPACE_BYTES = 8 << 30
+
+
+def frontend() -> ModuleType:
+    """NVIDIA's cuDNN front end. Raises BackendError that says what to install."""
+    cupy_module()
+    try:
+        import cudnn
+    except ImportError as error:
+        raise BackendError(
+            f"the library cuDNN cannot be loaded ({error}): `pip install convladder[cuda13]`, or [cuda12]; or, beside "
+            "your own CuPy, `pip install nvidia-cudnn-frontend nvidia-cudnn-cu13` (or -cu12)"
+        ) from None
+    return cudnn
+
+
+def version() -> str:
+    """The version of cuDNN, such as "9.19.0". Raises BackendError."""
+    number = frontend().backend_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One of cuDNN's ways to compute a convolution. `name`: its engine and knobs, as cuDNN writes them."""
+
+    index: int
+    name: str
+    workspace_bytes: int
+    time_us: float
+
+
+class Convolution:
+    """A convolution by the fastest plan that builds.
+
+    plans    all that build, the fastest first
+    offered  how many plans cuDNN named
+    Raises LibraryError where none is left, BackendError without cuDNN, DeviceMemoryError.
+    """
+
+    def __init__(self, geometry: ConvGeometry, precision: Precision, layout: Layout):
+        self._cudnn = frontend()
+        self._graph, self._tensors = _graph(geometry, precision, layout)
+        self.offered = self._graph.get_execution_plan_count()
+        with enough_memory(f"trying cuDNN's plans for {geometry}"):
+            trial = [cupy_module().zeros(shape, np.float32) for shape in _shapes(geometry)]
+            found = [plan for index in range(self.offered) if (plan := self._tried(index, trial)) is not None]
+        if not found:
+            raise LibraryError(
+                f"cuDNN {version()} has no plan for {geometry} in {precision} and {layout}: of {self.offered} that it "
+                "offers none is allowed and builds"
+            )
+        self.plans = tuple(sorted(found, key=lambda plan: plan.time_us))
+        self._workspace = self._scratch(self.best.workspace_bytes)
+
+    @property
+    def best(self) -> Plan:
+        return self.plans[0]
+
+    def enqueue(self, x: Any, w: Any, y: Any) -> None:
+        """Put the convolution into CuPy's current stream. The arrays' memory must have the layout."""
+        self._execute(self.best.index, (x, w, y), self._workspace)
+
+    def _tried(self, index: int, trial: list[Any]) -> Plan | None:
+        """The plan, built, run and timed; None where it may not be used, does not build or does not run."""
+        try:
+            self._graph.build_plan_at_index(index)
+            bytes_needed = self._graph.get_workspace_size_plan_at_index(index)
+            if bytes_needed > MAX_WORKSPACE_BYTES:
+                return None
+            workspace = self._scratch(bytes_needed)
+            self._execute(index, trial, workspace)
+            time_us = elapsed_us(lambda: self._execute(index, trial, workspace))
+            return Plan(index, self._graph.get_plan_name_at_index(index), bytes_needed, time_us)
+        except (self._cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError) as error:
+            if isinstance(error, cupy_module().cuda.runtime.CUDARuntimeError):
+                raise  # the device is in trouble, not the plan
+            return None
+
+    def _execute(self, index: int, arrays: Any, workspace: Any) -> None:
+        handle = _handle(cupy_module().cuda.Device().id)
+        self._cudnn.set_stream(handle=handle, stream=cupy_module().cuda.get_current_stream().ptr)
+        pointers = {tensor: array.data.ptr for tensor, array in zip(self._tensors, arrays, strict=True)}
+        self._graph.execute_plan_at_index(pointers, workspace.data.ptr, index, handle)
+
+    @staticmethod
+    def _scratch(size: int) -> Any:
+        return cupy_module().empty(max(size, 1), np.uint8)
+
+
+def best(geometry: ConvGeometry, precision: Precision = "fp32", layout: Layout = "nchw") -> Convolution:
+    """The fastest plan for a problem, searched for once on each device. Raises what Convolution raises."""
+    if precision not in PRECISIONS or layout not in LAYOUTS:
+        raise ArgumentError(
+            f"cuDNN runs in {' or '.join(PRECISIONS)} and {' or '.join(LAYOUTS)}, not {precision, layout}"
+        )
+    frontend()
+    return _searched(cupy_module().cuda.Device().id, geometry, precision, layout)
+
+
+@cache
+def _searched(device: int, geometry: ConvGeometry, precision: Precision, layout: Layout) -> Convolution:
+    return Convolution(geometry, precision, layout)
+
+
+@cache
+def _handle(device: int) -> Any:
+    return frontend().create_handle()
+
+
+def _shapes(g: ConvGeometry) -> tuple[tuple[int, ...], ...]:
+    return g.x_shape, g.w_shape, g.y_shape
+
+
+def _strides(shape: tuple[int, ...], layout: Layout) -> list[int]:
+    """Elements from one index to the next along N, C, H, W (K, C, R, S)."""
+    _, c, h, w = shape
+    return [c * h * w, h * w, w, 1] if layout == "nchw" else [c * h * w, 1, w * c, c]
+
+
+def _graph(g: ConvGeometry, precision: Precision, layout: Layout) -> tuple[Any, tuple[Any, Any, Any]]:
+    """cuDNN's graph of one convolution with every plan that its heuristics know, and its x, w, y."""
+    cudnn = frontend()
+    single = cudnn.data_type.FLOAT
+    graph = cudnn.pygraph(
+        handle=_handle(cupy_module().cuda.Device().id),
+        io_data_type=single,
+        intermediate_data_type=single,
+        compute_data_type=single,
+    )
+    x, w = (
+        graph.tensor(name=name, dim=list(shape), stride=_strides(shape, layout), data_type=single)
+        for name, shape in (("x", g.x_shape), ("w", g.w_shape))
+    )
+    y = graph.conv_fprop(
+        image=x, weight=w, padding=list(g.pad), stride=list(g.stride), dilation=list(g.dilation)
+    )  # fmt: skip
+    y.set_output(True).set_dim(list(g.y_shape)).set_stride(_strides(g.y_shape, layout)).set_data_type(single)
+    try:
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
+    except (cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError) as error:
+        raise LibraryError(f"cuDNN {version()} does not take {g}: {error}") from None
+    if precision == "fp32":
+        graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in _INEXACT])
+    return graph, (x, w, y)
+
+
+# ---- as cupy.cudnn is called
+
+
+def convolution_forward(
+    x: Any,
+    W: Any,
+    b: Any,
+    y: Any,
+    pad: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+    *,
+    auto_tune: bool = True,
+    tensor_core: str = "never",
+    d_layout: int = TENSOR_NCHW,
+    w_layout: int = TENSOR_NCHW,
+) -> None:
+    """y = x * W + b, called as CuPy 13's `cupy.cudnn.convolution_forward` was; y is written in place.
+
+    x, W, y      CuPy float32, C-contiguous: (N, C, H, W), (K, C/groups, R, S), (N, K, P, Q); with TENSOR_NHWC
+                 (N, H, W, C), (K, R, S, C/groups), (N, P, Q, K)
+    b            (K,) float32, or None
+    tensor_core  "never": strict float32; "auto" or "always": TF32 is allowed
+    auto_tune    all plans are always tried, once for each problem; there only for the calling form
+    Where the installed CuPy still has `cupy.cudnn`, that runs instead (untried).
+    Raises ArgumentError, GeometryError, BackendError without cuDNN or a GPU, LibraryError, DeviceMemoryError.
+    """
+    if (original := _cupys_own()) is not None:
+        original(
+            x, W, b, y, pad, stride, dilation, groups,
+            auto_tune=auto_tune, tensor_core=tensor_core, d_layout=d_layout, w_layout=w_layout,
+        )  # fmt: skip
+        return
+    layout = _layout(d_layout, w_layout)
+    precisions: dict[str, Precision] = {"never": "fp32", "auto": "tf32", "always": "tf32"}
+    if tensor_core not in precisions:
+        raise ArgumentError(f'tensor_core = {tensor_core!r}: it must be "never", "auto" or "always"')
+    for name, array in (("x", x), ("W", W), ("y", y)):
+        _require_device_array(name, array)
+    x_shape, w_shape, y_shape = (_logical(a.shape, layout) for a in (x, W, y))
+    geometry = ConvGeometry.of(x_shape, w_shape, stride, pad, dilation, groups)
+    if y_shape != geometry.y_shape:
+        raise GeometryError(f"y has the shape {y.shape}, but the result has N, K, P, Q = {geometry.y_shape}")
+    if y.size:
+        best(geometry, precisions[tensor_core], layout).enqueue(x, W, y)
+    if b is not None:
+        y += b.reshape((1, -1, 1, 1) if layout == "nchw" else (1, 1, 1, -1))
+
+
+def _cupys_own() -> Callable[..., None] | None:
+    """`cupy.cudnn.convolution_forward` where CuPy still has it."""
+    with contextlib.suppress(ImportError):
+        from cupy import cudnn  # CuPy 13 and older
+
+        return cudnn.convolution_forward
+    return None
+
+
+def _layout(d_layout: int, w_layout: int) -> Layout:
+    if d_layout != w_layout or d_layout not in (TENSOR_NCHW, TENSOR_NHWC):
+        raise ArgumentError(
+            f"d_layout = {d_layout}, w_layout = {w_layout}: both must be TENSOR_NCHW (0) or both TENSOR_NHWC (1)"
+        )
+    return "nhwc" if d_layout == TENSOR_NHWC else "nchw"
+
+
+def _logical(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
+    if len(shape) != 4 or layout == "nchw":
+        return shape
+    n, h, w, c = shape
+    return n, c, h, w
+
+
+def _require_device_array(name: str, array: Any) -> None:
+    cupy = cupy_module()
+    if not isinstance(array, cupy.ndarray):
+        raise ArgumentError(
+            f"{name} is a {type(array).__name__}: cuDNN takes CuPy arrays, such as cupy.asarray({name})"
+        )
+    if array.dtype != np.float32:
+        raise ArgumentError(f"{name} is {array.dtype}: convert it with .astype('float32')")
+    if not array.flags.c_contiguous:
+        raise ArgumentError(f"{name} is not C-contiguous: convert it with cupy.ascontiguousarray({name})")
