@@ -29,26 +29,21 @@ class Convolution:
         if not convert and by == "image":
             raise ValueError("without the conversion all images must lie unrolled: use by='batched'")
         self._g, self._w, self._y = geometry, w, y
-        self._by, self._convert = by, convert
+        self._convert = convert
         self._lowering = Lowering(geometry, x, geometry.N if by == "batched" else 1)
         self._lowering.enqueue(0)
 
     def enqueue(self) -> None:
-        g, lowering = self._g, self._lowering
-        parts = g.N // lowering.images
-        for part in range(parts):
+        for part in range(self._g.N // self._lowering.images):
             if self._convert:
-                lowering.enqueue(part)
-            image = part * lowering.images
-            for group in range(g.groups):
-                self._multiply(image, group)
+                self._lowering.enqueue(part)
+            for group in range(self._g.groups):
+                self._multiply(part * self._lowering.images, group)
 
     def _multiply(self, image: int, group: int) -> None:
         g, per_group = self._g, self._g.K // self._g.groups
         plane = g.P * g.Q
-        col = self._lowering.address(
-            image if len(self._lowering.col) > 1 and self._by == "image" else 0, group, g.groups
-        )
+        col = self._lowering.address(image, group, g.groups)
         w = self._w.data.ptr + 4 * group * per_group * g.products
         y = self._y.data.ptr + 4 * (image * g.K + group * per_group) * plane
         strides = g.C * g.R * g.S * plane, 0, g.K * plane

@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -84,9 +84,8 @@ class Convolution:
             _call("cusparseCsrSetStridedBatch", sparse, ctypes.c_int(images), ctypes.c_int64(0), ctypes.c_int64(0))
         for part, products in enumerate(self._parts):
             first = part * images
-            inside = first if len(self._lowering.col) > images else 0
             col = library.createDnMat(
-                g.products, plane, plane, self._lowering.address(inside, group, g.groups), _FLOAT, _BY_ROWS
+                g.products, plane, plane, self._lowering.address(first, group, g.groups), _FLOAT, _BY_ROWS
             )
             y = library.createDnMat(
                 len(filters), plane, plane, self._y.data.ptr + 4 * (first * g.K + rows.start) * plane, _FLOAT, _BY_ROWS
@@ -107,7 +106,7 @@ class Convolution:
                 buffers = {p.filters: self._prepared(p, algorithm) for p in self._parts[0]}
                 for _ in range(2):
                     self._multiply(self._parts[0], algorithm, buffers)
-                time_us = elapsed_us(lambda a=algorithm, b=buffers: self._multiply(self._parts[0], a, b))
+                time_us = elapsed_us(partial(self._multiply, self._parts[0], algorithm, buffers))
             except (_cusparse().CuSparseError, LibraryError):
                 continue
             timed.append((time_us, name, buffers))

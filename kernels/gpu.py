@@ -99,6 +99,17 @@ def fp32_peak_gflops() -> float | None:
     return 2 * lanes * properties["multiProcessorCount"] * clock_khz * 1e-6
 
 
+def load_peak_gwords() -> float | None:
+    """Words of four bytes that the first-level caches can deliver in a nanosecond at the highest clock; or None."""
+    runtime = cupy_module().cuda.runtime
+    properties = runtime.getDeviceProperties(runtime.getDevice())
+    peak, lanes = fp32_peak_gflops(), _FP32_LANES.get((properties["major"], properties["minor"]))
+    if peak is None or lanes is None or properties["major"] < 7:
+        return None
+    words = 16 if (properties["major"], properties["minor"]) == (7, 5) else 32
+    return peak / (2 * lanes) * words
+
+
 #: cudaDevAttrClockRate and cudaDevAttrL2CacheSize; CuPy has no names for them.
 _CLOCK_RATE, _L2_CACHE_SIZE = 13, 38
 

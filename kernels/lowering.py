@@ -50,8 +50,9 @@ class Lowering:
                 launch.kernel.module.image.enqueue(launch)  # type: ignore[attr-defined]
 
     def address(self, image: int, group: int, groups: int) -> int:
-        """Where the rows of a group begin; `image` counts within the buffer."""
-        _, rows, columns = self.col.shape
+        """Where the rows of a group of an image lie, once that image's part has been unrolled."""
+        kept, rows, columns = self.col.shape
+        image %= kept
         return int(self.col.data.ptr) + 4 * (image * rows + group * (rows // groups)) * columns
 
 

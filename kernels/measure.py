@@ -122,7 +122,7 @@ def session(
                     times[name].append(elapsed_us / calls)
                     if watch is not None and name == watched:
                         watch(number, bench.results())
-        bandwidth = _bandwidth_gbs(cupy)
+        bandwidth = bandwidth_gbs(cupy)
     return Session(times, calls, bandwidth, fp32_peak_gflops(), device_facts())
 
 
@@ -231,7 +231,7 @@ class _Run:
             self._module.image.enqueue(launch)  # type: ignore[attr-defined]
 
 
-def _bandwidth_gbs(cupy: Any) -> float:
+def bandwidth_gbs(cupy: Any) -> float:
     """GB/s of a large copy within the device's memory, bytes read plus bytes written: the best of several."""
     stream = cupy.cuda.get_current_stream()
     size = min(_COPY_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 8)

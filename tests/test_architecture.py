@@ -26,7 +26,8 @@ KERNEL_FLOORS = (
     {"oracle", "layouts", "signature", "expression", "workloads"},
     {"compiler", "sim", "gpu", "codegen"},
     {"launch", "plan", "rungs"},
-    {"cudnn", "measure", "trace"},
+    {"measure", "stopwatch", "lowering", "activity", "trace"},
+    {"cudnn", "cublas", "cusparse", "recorded"},
     {"methods"},
     {"bench"},
 )

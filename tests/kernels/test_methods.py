@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from convladder.kernels import conv2d, methods, oracle
 from convladder.kernels.errors import ArgumentError, BackendError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
+from convladder.kernels.methods import LIBRARIES
 from convladder.kernels.rungs import LADDER, RUNGS, STEPS, ladder_source
 
 LADDER_FOLDER = Path(importlib.util.find_spec("convladder.kernels").origin).parent / "ladder"
@@ -54,8 +55,8 @@ def assert_convolves(g: ConvGeometry, method: str, on: str, seed: int = 0, spars
 
 
 def test_methods_and_steps_are_the_files_of_the_ladder():
-    assert sorted([*methods(), *STEPS]) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
-    assert methods() == list(LADDER)
+    assert sorted([*LADDER, *STEPS]) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
+    assert methods() == [*LADDER, *LIBRARIES, "auto"]
 
 
 @pytest.mark.parametrize("method", LADDER)

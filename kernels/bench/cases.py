@@ -1,0 +1,121 @@
+"""The problems of each suite, and the ways that each is solved.
+
+direct  the lab report's photographs, and larger ones: the direct rungs against lowering and cuDNN
+gemm    square matrix products: the rungs against cuBLAS
+cudnn   AlexNet's layers: every precision and layout of cuDNN against cuBLAS, with and without the conversion
+sparse  every sparse layer of the published networks, random and uneven rows, and a sweep of the sparsity
+batch   AlexNet's layers at batch 1 to 192
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .. import workloads
+from ..layouts import ConvGeometry
+from ..rungs import DIRECT, LADDER, LOWERED, STRETCHED
+
+SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
+
+#: Ways that are libraries: method, then how.
+CUDNN = ("cudnn fp32 nchw", "cudnn fp32 nhwc", "cudnn tf32 nchw", "cudnn tf32 nhwc")
+LOWERED_DENSE = ("cublas batched", "cublas image")
+LOWERED_SPARSE = ("cusparse batched", "cusparse image")
+
+#: Rungs are ways of their own name.
+DIRECT_RUNGS = tuple(name for name, route in LADDER.items() if route == DIRECT)
+PRODUCT_RUNGS = tuple(name for name, route in LADDER.items() if route.steps == LOWERED.steps)
+GEMM_RUNGS = tuple(name for name in PRODUCT_RUNGS if name.startswith("gemm"))
+SPARSE_RUNGS = tuple(name for name, route in LADDER.items() if route.column is not None)
+BEST_SPARSE = tuple(name for name, route in LADDER.items() if route.column == STRETCHED.column)[-3:]
+
+#: Batch of the sparse paper's table (section 4.1) and of its sweep (figure 9).
+PAPER_BATCH = 128
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192)
+SQUARES = (512, 1024, 2048, 4096)
+SWEEP = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem. `nnz` weights are not zero, in `pattern`; None: dense. `about` stands in its rows.
+
+    product  the matrix product w x by itself, of a 1x1 convolution: rungs leave out the steps before them
+    """
+
+    name: str
+    geometry: ConvGeometry
+    ways: tuple[str, ...]
+    nnz: int | None = None
+    pattern: str = "dense"
+    seed: int = 0
+    about: dict[str, str | int | float] = field(default_factory=dict)
+    product: bool = False
+
+
+def cases(suite: str) -> list[Case]:
+    """What a suite measures, in order."""
+    return list({"direct": _direct, "gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch}[suite]())
+
+
+def _direct() -> Iterator[Case]:
+    strides = workloads.REPORT_STRIDES
+    for g in (*workloads.report(strides), *workloads.report((1,), workloads.LARGER_SIZES)):
+        stride = g.stride[0]
+        layouts = CUDNN if stride == 1 else CUDNN[::2]
+        ways = (*DIRECT_RUNGS, "cublas batched", *layouts)
+        yield Case(f"{g.H} x {g.W}, stride {stride}", g, ways, about={"size": g.H, "stride": stride})
+
+
+def _gemm() -> Iterator[Case]:
+    """c = a b as a 1x1 convolution of one image: GM = K, GK = C, GN = H W."""
+    for size in SQUARES:
+        g = ConvGeometry(N=1, C=size, H=1, W=size, K=size, R=1, S=1)
+        yield Case(f"{size}^3", g, (*GEMM_RUNGS, "cublas batched"), about={"size": size}, product=True)
+
+
+def _cudnn() -> Iterator[Case]:
+    for layer in _alexnet():
+        g = layer.batch(PAPER_BATCH)
+        ways = (*CUDNN, *LOWERED_DENSE, "cublas converted")
+        yield Case(f"alexnet {layer.name}", g, ways, about={"network": "alexnet", "layer": layer.name})
+
+
+def _sparse() -> Iterator[Case]:
+    libraries = (*LOWERED_DENSE, *LOWERED_SPARSE, "cudnn fp32 nchw", "cudnn tf32 nhwc")
+    for layer in (*_alexnet(), *(other for other in workloads.layers() if other.network != "alexnet")):
+        for pattern in workloads.PATTERNS:
+            ways = (*SPARSE_RUNGS, *(libraries if pattern == "random" else LOWERED_SPARSE))
+            yield _of_layer(layer, PAPER_BATCH, ways, pattern)
+    for layer in workloads.layers("alexnet"):
+        alone = layer.ungrouped()
+        size = alone.nnz / (1 - alone.sparsity)
+        ways = (*BEST_SPARSE, "cudnn fp32 nchw", "cublas batched")
+        for sparsity in SWEEP:
+            about: dict[str, str | int | float] = {"sweep": layer.name, "sparsity": sparsity}
+            name, nnz = f"sweep of {alone.name} at {sparsity:.0%}", round(size * (1 - sparsity))
+            yield Case(name, alone.batch(PAPER_BATCH), ways, nnz, "random", about=about)
+
+
+def _batch() -> Iterator[Case]:
+    ways = (*BEST_SPARSE, *LOWERED_DENSE, *LOWERED_SPARSE, "cudnn fp32 nchw")
+    for layer in workloads.layers("alexnet"):
+        for images in BATCHES:
+            yield _of_layer(layer, images, ways, "random")
+
+
+def _alexnet() -> Iterator[workloads.Layer]:
+    """Each layer with its groups, then, where it has any, as the sparse paper's table prints it."""
+    for layer in workloads.layers("alexnet"):
+        yield layer
+        if layer.geometry.groups > 1:
+            yield layer.ungrouped()
+
+
+def _of_layer(layer: workloads.Layer, images: int, ways: tuple[str, ...], pattern: str) -> Case:
+    about: dict[str, str | int | float] = {
+        "network": layer.network, "layer": layer.name, "sparsity": layer.sparsity, "batch": images,
+    }  # fmt: skip
+    name = f"{layer.network} {layer.name}" + (", uneven rows" if pattern == "uneven" else "")
+    return Case(f"{name}, batch {images}", layer.batch(images), ways, layer.nnz, pattern, about=about)

@@ -1,0 +1,181 @@
+"""Solve a case in every way, check each, time them in turn, and set the times beside what the device allows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import oracle, stopwatch
+from ..errors import ConvladderError
+from ..gpu import cupy_module, device_facts, fp32_peak_gflops, load_peak_gwords
+from ..measure import bandwidth_gbs, device_state, limit_us
+from ..rungs import LADDER
+from .cases import Case, cases
+from .ways import Arrays, Problem
+
+#: Elements of each result that are compared with the float64 reference.
+_CHECKED = 2000
+
+#: A result in half precision has a relative error of 1e-3, TF32 of 3e-4; beyond this it is no rounding error.
+_WRONG = 1e-2
+
+Progress = Callable[[int, int, str], None]
+
+
+def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, seconds: float = 1.0) -> dict[str, Any]:
+    """Run a suite on the GPU at hand: its record. Raises BackendError without a GPU.
+
+    progress  is told (cases done, cases in all, the name of the next)
+    seconds   about how long the rounds of one case may take
+    """
+    cupy = cupy_module()
+    facts = device_facts()
+    bus = cupy.cuda.Device().pci_bus_id
+    before = device_state(bus)
+    todo = cases(suite)
+    rows: list[dict[str, Any]] = []
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        limits = {
+            "bandwidth_gbs": round(bandwidth_gbs(cupy), 1),
+            "peak_gflops": fp32_peak_gflops(),
+            "load_peak_gwords": load_peak_gwords(),
+        }
+        for number, case in enumerate(todo):
+            progress(number, len(todo), case.name)
+            rows += solve(case, limits, rounds, seconds)
+            stream.synchronize()
+            cupy.get_default_memory_pool().free_all_blocks()
+    progress(len(todo), len(todo), "")
+    record = {
+        "suite": suite, "device": facts, "device_state": {"before": before, "after": device_state(bus)},
+        "limits": limits, "rows": rows,
+    }  # fmt: skip
+    if suite == "sparse":
+        record["crossover"] = list(crossovers(rows))
+    return record
+
+
+def solve(case: Case, limits: dict[str, Any], rounds: int, seconds: float) -> list[dict[str, Any]]:
+    """The rows of one case, one for each way; a way that cannot solve it has `refused` instead of times."""
+    problem = Problem(case)
+    first = problem.arrays(0)
+    about = {"case": case.name, **case.about, "pattern": case.pattern, **_sizes(case)}
+    rows: dict[str, dict[str, Any]] = {}
+    makers = {}
+    for way in case.ways:
+        try:
+            rows[way] = {**about, "way": way, **_checked(problem, way, first), **problem.facts(way)}
+            makers[way] = problem.maker(way)
+        except ConvladderError as error:
+            rows[way] = {**about, "way": way, "refused": str(error)}
+    if makers:
+        for way, timing in stopwatch.in_turn(makers, problem.arrays, rounds=rounds, seconds=seconds).items():
+            low, high = timing.quartiles_us
+            rows[way] |= {
+                "us": round(timing.median_us, 3), "us_quartiles": [round(low, 3), round(high, 3)],
+                "rounds": len(timing.times_us), "calls": timing.calls, "how": "graph" if timing.graph else "queue",
+                **_beside_limits(case, way, timing.median_us, limits),
+            }  # fmt: skip
+    return list(rows.values())
+
+
+def _sizes(case: Case) -> dict[str, Any]:
+    g = case.geometry
+    return {
+        "geometry": {
+            "N": g.N, "C": g.C, "H": g.H, "W": g.W, "K": g.K, "R": g.R, "S": g.S,
+            "U": g.stride[0], "pad": g.pad[0], "groups": g.groups,
+        },
+        "nnz": case.nnz,
+    }  # fmt: skip
+
+
+def _checked(problem: Problem, way: str, arrays: Arrays) -> dict[str, float]:
+    """Run a way once and compare some of its results with the reference: the relative error, and the worst element.
+
+    worst_of_bound  the largest error of an element as a share of what float32 arithmetic explains. Winograd, FFT and
+                    TF32 may exceed 1; everything else may not
+    """
+    arrays.y.fill(np.nan)
+    work = problem.maker(way)(arrays)
+    if arrays.channels_last is not None:
+        arrays.channels_last.fill(np.nan)
+    work.enqueue()
+    result = arrays.y if arrays.channels_last is None else arrays.channels_last.transpose(0, 3, 1, 2)
+    arrays.channels_last = None
+    g = problem.case.geometry
+    elements = np.random.default_rng(7).integers(0, math.prod(g.y_shape), _CHECKED)
+    found = result[tuple(cupy_module().asarray(i) for i in np.unravel_index(elements, g.y_shape))].get()
+    expected, bound = oracle.at(elements, arrays.x.get(), problem.w, g.stride, g.pad, g.dilation, g.groups)
+    scale = float(np.linalg.norm(expected))
+    error = float(np.linalg.norm(found - expected)) / (scale or 1.0)
+    worst = float((abs(found - expected) / bound).max())
+    if not error <= _WRONG or (worst > 1 and not way.startswith("cudnn")):
+        raise WrongResult(f"{way} computes something else on {problem.case.name}: relative error {error:.1e}")
+    return {"relative_error": float(f"{error:.2e}"), "worst_of_bound": round(worst, 3)}
+
+
+class WrongResult(ConvladderError):
+    """A way gave values that no rounding explains; its time means nothing."""
+
+
+def _beside_limits(case: Case, way: str, us: float, limits: dict[str, Any]) -> dict[str, Any]:
+    """The limit of the way's kind of work, the share of it that was reached, and the throughput.
+
+    limit      compulsory bytes at the bandwidth of a copy, or the operations at the FP32 peak, whichever is longer
+    loads      for CSR rungs: one load of an input word for each multiply-add, at the first-level cache's peak
+    ce         compute efficiency, training paper, eq. 8: dense operations over time and peak
+    """
+    g = case.geometry
+    sparse = (way in LADDER and LADDER[way].column is not None) or way.startswith("cusparse")
+    outputs = g.N * g.P * g.Q
+    dense_flops = 2 * outputs * g.K * g.products
+    nnz = math.prod(g.w_shape) if case.nnz is None else case.nnz
+    flops = 2 * outputs * nnz if sparse else dense_flops
+    moved = 4 * (math.prod(g.x_shape) + math.prod(g.y_shape)) + (8 * nnz if sparse else 4 * math.prod(g.w_shape))
+    limit = limit_us(moved, flops, limits["bandwidth_gbs"], limits["peak_gflops"])
+    found = {"limit_us": round(limit, 3), "percent_of_limit": round(100 * limit / us, 1)}
+    if peak := limits["peak_gflops"]:
+        found["ce"] = round(dense_flops / (us * 1e3) / peak, 4)
+    if sparse and way in LADDER and limits["load_peak_gwords"]:
+        loads_us = outputs * nnz / limits["load_peak_gwords"] * 1e-3
+        found |= {"loads_us": round(loads_us, 3), "percent_of_loads": round(100 * loads_us / us, 1)}
+    return found
+
+
+def crossovers(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """From the sweep: for each layer and dense way, the sparsity from which the best sparse rung is faster.
+
+    Between the two neighbours of the sweep the times are taken as straight lines. None: never up to the last one.
+    """
+    swept = [row for row in rows if "sweep" in row and "us" in row]
+    for layer in dict.fromkeys(row["sweep"] for row in swept):
+        for way, method in (("cudnn fp32 nchw", "cudnn"), ("cublas batched", "cublas")):
+            points = sorted(_gains([row for row in swept if row["sweep"] == layer], way))
+            if points:
+                yield {"layer": layer, "dense": method, "sparsity": _zero(points)}
+
+
+def _gains(rows: list[dict[str, Any]], dense: str) -> Iterator[tuple[float, float]]:
+    """(sparsity, time of the dense way less that of the best sparse rung)."""
+    for sparsity in {row["sparsity"] for row in rows}:
+        here = [row for row in rows if row["sparsity"] == sparsity]
+        sparse = [row["us"] for row in here if row["way"] in LADDER]
+        against = [row["us"] for row in here if row["way"] == dense]
+        if sparse and against:
+            yield sparsity, against[0] - min(sparse)
+
+
+def _zero(points: list[tuple[float, float]]) -> float | None:
+    """Where the gain becomes positive and stays so."""
+    if points[-1][1] <= 0:
+        return None
+    crossing = points[0][0]
+    for (s0, gain0), (s1, gain1) in itertools.pairwise(points):
+        if gain0 <= 0 < gain1:
+            crossing = s0 + (s1 - s0) * -gain0 / (gain1 - gain0)
+    return round(crossing, 4)

@@ -1,0 +1,130 @@
+"""The ways to solve a case: each makes the work of one call from that call's arrays, ready to be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from .. import cublas, cudnn, cusparse, plan, rungs, workloads
+from ..gpu import cupy_module
+from ..launch import Module, Ready, compile_cuda, out
+from ..stopwatch import Work
+from .cases import Case
+
+
+@dataclass
+class Arrays:
+    """The operands of one call on the device; `w` is shared by the calls of a case."""
+
+    x: Any
+    w: Any
+    y: Any
+    #: What ways made of them.
+    works: dict[str, Work] = field(default_factory=dict)
+    #: Outputs that do not lie in y: (N, P, Q, K).
+    channels_last: Any = None
+
+
+class Problem:
+    """A case with its data: `arrays(i)` are the operands of call i, `works[way](arrays)` is one call's work."""
+
+    def __init__(self, case: Case):
+        cupy = cupy_module()
+        self.case = case
+        g = case.geometry
+        size = int(np.prod(g.w_shape))
+        self.w = workloads.weights(g, size if case.nnz is None else case.nnz, *_pattern(case), case.seed)
+        self._device_w = cupy.asarray(self.w)
+        self._first: dict[str, rungs.Convolution] = {}
+        self._sets: dict[int, Arrays] = {}
+
+    def arrays(self, call: int) -> Arrays:
+        if call not in self._sets:
+            cupy, g = cupy_module(), self.case.geometry
+            x = cupy.random.default_rng(1000 * self.case.seed + call).standard_normal(g.x_shape, dtype=np.float32)
+            self._sets[call] = Arrays(x, self._device_w, cupy.empty(g.y_shape, np.float32))
+        return self._sets[call]
+
+    def maker(self, way: str) -> Callable[[Arrays], Work]:
+        return partial(self._work, way)
+
+    def _work(self, way: str, arrays: Arrays) -> Work:
+        if way not in arrays.works:
+            method, _, how = way.partition(" ")
+            make = {"cudnn": self._cudnn, "cublas": self._cublas, "cusparse": self._cusparse}.get(method, self._rung)
+            arrays.works[way] = make(how or method, arrays)
+        return arrays.works[way]
+
+    def _rung(self, name: str, arrays: Arrays) -> Work:
+        launches = self._product(name, arrays) if self.case.product else self._convolution(name, arrays)
+
+        def enqueue() -> None:
+            for launch in launches:
+                launch.kernel.module.image.enqueue(launch)  # type: ignore[attr-defined]
+
+        return Work(enqueue)
+
+    def _convolution(self, name: str, arrays: Arrays) -> list[Ready]:
+        """The weights become CSR once; each call has inputs, outputs and scratch arrays of its own."""
+        if name not in self._first:
+            self._first[name] = rungs.convolution(name, self.case.geometry, arrays.x, arrays.w, arrays.y, "gpu")
+        first = self._first[name]
+        return replace(first, arrays={**first.arrays, "x": arrays.x, "y": out(arrays.y)}).ready("gpu")
+
+    def _product(self, name: str, arrays: Arrays) -> list[Ready]:
+        """The rung by itself: c = a b."""
+        g = self.case.geometry
+        module, text = _text(name)
+        symbols = {"GM": g.K, "GN": g.P * g.Q, "GK": g.C, "GB": g.N, "groups": 1}
+        text.check_needs(symbols, name)
+        operands = {"a": arrays.w, "b": arrays.x, "c": arrays.y, **plan.temps(text, symbols, "gpu")}
+        return plan.ready(module, text, symbols, operands)
+
+    def _cudnn(self, how: str, arrays: Arrays) -> Work:
+        precision, layout = how.split()
+        found = cudnn.best(self.case.geometry, precision, layout)  # type: ignore[arg-type]
+        operands = [arrays.x, arrays.w, arrays.y]
+        if layout == "nhwc":  # data that lie so from the start: turning them is no part of the work
+            operands = [_channels_last(a) for a in operands]
+            arrays.channels_last = operands[2]
+        return Work(partial(found.enqueue, *operands))
+
+    def _cublas(self, how: str, arrays: Arrays) -> Work:
+        by, convert = ("batched", False) if how == "converted" else (how, True)
+        work = cublas.Convolution(self.case.geometry, arrays.x, arrays.w, arrays.y, by, convert)  # type: ignore[arg-type]
+        return Work(work.enqueue, work.capturable)
+
+    def _cusparse(self, how: str, arrays: Arrays) -> Work:
+        work = cusparse.Convolution(self.case.geometry, arrays.x, self.w, arrays.y, how)  # type: ignore[arg-type]
+        return Work(work.enqueue, work.capturable)
+
+    def facts(self, way: str) -> dict[str, Any]:
+        """What a way can tell of itself beside its time."""
+        if not way.startswith("cudnn"):
+            return {}
+        precision, layout = way.split()[1:]
+        found = cudnn.best(self.case.geometry, precision, layout)  # type: ignore[arg-type]
+        return {
+            "plan": found.best.name,
+            "workspace_bytes": found.best.workspace_bytes,
+            "plans": f"{len(found.plans)} of {found.offered}",
+        }
+
+
+@cache
+def _text(name: str) -> tuple[Module, plan.Plan]:
+    source = rungs.ladder_source(name)
+    text = plan.parse(source)
+    return compile_cuda(source, "gpu", options=text.options()), text
+
+
+def _pattern(case: Case) -> tuple[str]:
+    return ("random",) if case.pattern == "dense" else (case.pattern,)
+
+
+def _channels_last(array: Any) -> Any:
+    return cupy_module().ascontiguousarray(array.transpose(0, 2, 3, 1))
