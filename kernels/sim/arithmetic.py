@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, vector
-from .isa import integer_of_nan, result_type
+from . import half
+from .conversion import flush, to_integer, to_integral, two_sum
+from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, suffix, vector
+from .isa import result_type
 from .ptx import Immediate, Instruction
 from .types import ScalarType
-
-SMALLEST_NORMAL = 2.0**-126
 
 
 def llvm_type(kind: ScalarType) -> str:
@@ -31,11 +31,27 @@ class Arithmetic:
 
     def emit(self, f: FunctionBuilder, ins: Instruction, sources: Sequence[Value]) -> Value:
         """The result of an instruction on sources of its types, all scalar or all vectors."""
+        if half.is_half(ins):
+            if not is_vector(sources[0].type):
+                return half.emit(f, ins, sources)
+            if ins.opcode not in half.THROUGH_LIBM:
+                return self._out_of_line(f, ins, sources)
+            return self._lane_by_lane(f, ins, sources)
         if ins.opcode in LANEWISE or _needs_lanes(ins):
             if not is_vector(sources[0].type):
                 return _scalar(f, ins, sources)
             return self._lane_by_lane(f, ins, sources)
         return _emit(f, ins, sources)
+
+    def _out_of_line(self, f: FunctionBuilder, ins: Instruction, sources: Sequence[Value]) -> Value:
+        """Half precision on vectors: many instructions, so written once for a kernel."""
+        name = "half." + ".".join((ins.opcode, *ins.modifiers))
+        result = vector(_result_llvm(ins))
+        if name not in self.functions:
+            g = FunctionBuilder(name, result, [(s.type, f"a{i}") for i, s in enumerate(sources)], "internal")
+            g.ret(half.emit(g, ins, list(g.arguments.values())))
+            self.functions[name] = g
+        return f.call(result, name, sources)
 
     def _lane_by_lane(self, f: FunctionBuilder, ins: Instruction, sources: Sequence[Value]) -> Value:
         name = "lanes." + ".".join((ins.opcode, *ins.modifiers))
@@ -99,14 +115,6 @@ def _emit(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
     if ins.has("ftz"):
         result = flush(f, result)
     return _saturate(f, result) if ins.has("sat") else result
-
-
-def flush(f: FunctionBuilder, x: Value) -> Value:
-    """Subnormal float32 to zero of the same sign."""
-    if element_of(x.type) != "float":
-        return x
-    tiny = f.fcmp("olt", f.intrinsic("fabs", x), real(SMALLEST_NORMAL, x.type))
-    return f.select(tiny, f.intrinsic("copysign", real(0.0, x.type), x), x)
 
 
 def _saturate(f: FunctionBuilder, x: Value) -> Value:
@@ -256,7 +264,9 @@ _UNORDERED = {"equ": "ueq", "neu": "une", "ltu": "ult", "leu": "ule", "gtu": "ug
 
 def compare(f: FunctionBuilder, name: str, kind: ScalarType, a: Value, b: Value) -> Value:
     """setp's comparison, as the i32 mask of the lanes where it holds; all ones or 0 for scalars."""
-    if kind.is_float:
+    if kind.is_half:
+        a, b = half.to_double(f, kind, a), half.to_double(f, kind, b)
+    if kind.is_float or kind.is_half:
         found = f.fcmp(_ORDERED.get(name) or _UNORDERED[name], a, b)
     elif name in _UNSIGNED:
         found = f.icmp(_UNSIGNED[name], a, b)
@@ -266,8 +276,6 @@ def compare(f: FunctionBuilder, name: str, kind: ScalarType, a: Value, b: Value)
 
 
 # -- conversions -----------------------------------------------------------------------------------
-
-_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
@@ -279,29 +287,21 @@ def _convert(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
         return f.resize(x, target, source.is_signed)
     if ins.has("ftz"):
         x = flush(f, x)
-    integral = next((_INTEGRAL[m] for m in _INTEGRAL if ins.has(m)), None)
-    if integral and not (integral == "trunc" and not to.is_float):
-        x = f.intrinsic(integral, x)
+    if to.is_float or not ins.has("rzi"):
+        x = to_integral(f, ins, x)
     if not to.is_float:
-        op = "fptosi" if to.is_signed else "fptoui"
-        clamped = f.call(target, f"llvm.{op}.sat.{_mangle(target)}.{_mangle(x.type)}", [x])
-        if nan := integer_of_nan(to, source):
-            return f.select(f.fcmp("uno", x, x), integer(nan, target), clamped)
-        return clamped
+        return to_integer(f, x, to, source)
     x = f.cast("fpext" if to.bits > source.bits else "fptrunc", x, target)
     x = flush(f, x) if ins.has("ftz") else x
     return _saturate(f, x) if ins.has("sat") else x
-
-
-def _mangle(type_name: str) -> str:
-    name = element_of(type_name).replace("float", "f32").replace("double", "f64")
-    return f"v32{name}" if is_vector(type_name) else name
 
 
 # -- rare operations, one value --------------------------------------------------------------------
 
 
 def _scalar(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
+    if half.is_half(ins):
+        return half.emit(f, ins, s)
     if ins.opcode in LANEWISE:
         if ins.has("ftz"):
             s = [flush(f, x) if x.type == "float" else x for x in s]
@@ -353,7 +353,7 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
     zero = real(0.0, "double")
     parts: tuple[Value, Value] | None = None
     if ins.opcode == "cvt":
-        high, low = (wide[0], zero) if wide else _two_sum(f, *_halves(f, s[0], ins.types[-1].is_signed))
+        high, low = (wide[0], zero) if wide else two_sum(f, *_halves(f, s[0], ins.types[-1].is_signed))
     elif ins.opcode == "mul":
         high, low = f.binary("fmul", wide[0], wide[1]), zero  # exact
     else:
@@ -361,7 +361,7 @@ def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) ->
             parts = (f.binary("fmul", wide[0], wide[1]), wide[2])
         else:
             parts = (wide[0], f.value("double", f"fneg {wide[1]}") if ins.opcode == "sub" else wide[1])
-        high, low = _two_sum(f, *parts)
+        high, low = two_sum(f, *parts)
     near = f.cast("fptrunc", high, "float")
     error = f.binary("fsub", f.cast("fpext", near, "double"), high)
     overflow = f.and_(_is_infinite(f, near), f.xor(_is_infinite(f, high), Value("i1", "true")))
@@ -387,16 +387,6 @@ def _halves(f: FunctionBuilder, x: Value, signed: bool) -> tuple[Value, Value]:
     high = f.cast("sitofp" if signed else "uitofp", f.binary("ashr" if signed else "lshr", wide, 32), "double")
     low = f.cast("uitofp", f.and_(wide, 0xFFFFFFFF), "double")
     return f.binary("fmul", high, real(2.0**32, "double")), low
-
-
-def _two_sum(f: FunctionBuilder, a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b as a rounded sum and its exact error (Knuth)."""
-    total = f.binary("fadd", a, b)
-    b_part = f.binary("fsub", total, a)
-    a_error = f.binary("fsub", a, f.binary("fsub", total, b_part))
-    error = f.binary("fadd", a_error, f.binary("fsub", b, b_part))
-    finite = f.fcmp("olt", f.intrinsic("fabs", total), real(float("inf"), "double"))
-    return total, f.select(finite, error, real(0.0, "double"))
 
 
 def _is_infinite(f: FunctionBuilder, x: Value) -> Value:
@@ -511,7 +501,7 @@ def _test(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
         "subnormal": 0x90,
     }
     wanted = next(classes[m] for m in ins.modifiers if m in classes)
-    return f.call("i1", f"llvm.is.fpclass.{_mangle(x.type)}", [x, integer(wanted)])
+    return f.call("i1", f"llvm.is.fpclass.{suffix(x.type)}", [x, integer(wanted)])
 
 
 #: Written for one value only.

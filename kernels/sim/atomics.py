@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import half
 from .addresses import WINDOW_BITS
-from .arithmetic import flush, llvm_type
+from .arithmetic import llvm_type
 from .context import ArrayField, Slot, get
+from .conversion import flush
 from .faults import ATOMIC, MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, module_text, vector
 from .library import (
@@ -46,6 +48,8 @@ Operation = Callable[[FunctionBuilder, ScalarType, Value, Value, Value], Value]
 
 def _add(f: FunctionBuilder, kind: ScalarType, old: Value, b: Value, c: Value) -> Value:
     """In single precision, GPUs flush subnormals of updates in global memory."""
+    if kind.is_half:
+        return half.add(f, kind, old, b)
     if not kind.is_float:
         return f.add(old, b)
     if kind.bits == 64:

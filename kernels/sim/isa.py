@@ -11,6 +11,7 @@ from .types import TYPES, ScalarType
 
 _INTS = "u16 u32 u64 s16 s32 s64"
 _FLOATS = "f32 f64"
+_HALVES = "f16 bf16 f16x2 bf16x2"
 _BITS = "b16 b32 b64"
 _ALL = f"{_INTS} {_FLOATS} {_BITS}"
 _MEMORY = f"u8 s8 b8 {_ALL} v2 v4"
@@ -19,7 +20,7 @@ _CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_
 _CACHE += " evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
 _ROUND = "rn rz rm rp ftz sat"
 _ATOMIC = "global relaxed acquire release acq_rel cta cluster gpu sys add min max inc dec and or xor"
-_ATOMIC += " u32 u64 s32 s64 b16 b32 b64 f32 f64"
+_ATOMIC += " u32 u64 s32 s64 b16 b32 b64 f32 f64 noftz f16 bf16 f16x2 bf16x2"
 
 #: opcode -> every part that may follow it.
 SUPPORTED: dict[str, frozenset[str]] = {
@@ -29,20 +30,20 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "st": f"{_MEMORY} {_CACHE} global local",
         "mov": f"{_ALL} pred",
         "cvta": "to global const local u64",
-        "add": f"{_INTS} {_FLOATS} {_ROUND}",
-        "sub": f"{_INTS} {_FLOATS} {_ROUND}",
-        "mul": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide",
+        "add": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND}",
+        "sub": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND}",
+        "mul": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} lo hi wide",
         "mad": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide",
         "mul24": "lo hi u32 s32",
         "mad24": "lo hi u32 s32",
-        "fma": f"{_FLOATS} {_ROUND}",
+        "fma": f"{_FLOATS} {_HALVES} {_ROUND} relu",
         "div": f"{_INTS} {_FLOATS} rn ftz approx full",
         "rem": _INTS,
         "sad": _INTS,
-        "min": f"{_INTS} {_FLOATS} ftz NaN",
-        "max": f"{_INTS} {_FLOATS} ftz NaN",
-        "abs": f"s16 s32 s64 {_FLOATS} ftz",
-        "neg": f"s16 s32 s64 {_FLOATS} ftz",
+        "min": f"{_INTS} {_FLOATS} {_HALVES} ftz NaN",
+        "max": f"{_INTS} {_FLOATS} {_HALVES} ftz NaN",
+        "abs": f"s16 s32 s64 {_FLOATS} {_HALVES} ftz",
+        "neg": f"s16 s32 s64 {_FLOATS} {_HALVES} ftz",
         "and": f"{_BITS} pred",
         "or": f"{_BITS} pred",
         "xor": f"{_BITS} pred",
@@ -61,17 +62,17 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "prmt": "b32",
         "selp": _ALL,
         "slct": f"{_ALL} ftz",
-        "setp": f"{_ALL} {_COMPARE} and or xor ftz",
-        "set": f"{_ALL} {_COMPARE} and or xor ftz",
-        "cvt": f"u8 s8 {_INTS} {_FLOATS} {_ROUND} rni rzi rmi rpi",
+        "setp": f"{_ALL} {_HALVES} {_COMPARE} and or xor ftz",
+        "set": f"{_ALL} {_HALVES} {_COMPARE} and or xor ftz",
+        "cvt": f"u8 s8 {_INTS} {_FLOATS} {_HALVES} {_ROUND} relu rni rzi rmi rpi",
         "sqrt": f"{_FLOATS} rn approx ftz",
         "rcp": f"{_FLOATS} rn approx ftz",
         "rsqrt": f"{_FLOATS} approx ftz",
-        "ex2": "f32 approx ftz",
+        "ex2": f"f32 {_HALVES} approx ftz",
         "lg2": "f32 approx ftz",
         "sin": "f32 approx ftz",
         "cos": "f32 approx ftz",
-        "tanh": "f32 approx",
+        "tanh": f"f32 {_HALVES} approx",
         "copysign": _FLOATS,
         "testp": f"{_FLOATS} finite infinite number notanumber normal subnormal",
         "atom": f"{_ATOMIC} cas exch",
@@ -97,9 +98,6 @@ MISSING = {
     "bar": "__syncthreads()",
     "barrier": "__syncthreads()",
     "cp": "asynchronous copies",
-    "f16": "half precision",
-    "f16x2": "half precision",
-    "bf16": "half precision",
     "mma": "tensor cores",
     "wmma": "tensor cores",
     "tex": "textures",
@@ -165,7 +163,8 @@ def _check_access(instruction: Instruction) -> None:
 
 #: Operation of atom and red -> kinds of types and their widths.
 _ATOMICS = {
-    "add": "u32 u64 s32 f32 f64", "min": "u32 s32 u64 s64", "max": "u32 s32 u64 s64", "inc": "u32", "dec": "u32",
+    "add": "u32 u64 s32 f32 f64 f16 bf16 f16x2 bf16x2",
+    "min": "u32 s32 u64 s64", "max": "u32 s32 u64 s64", "inc": "u32", "dec": "u32",
     "and": "b32 b64", "or": "b32 b64", "xor": "b32 b64", "exch": "b32 b64", "cas": "b16 b32 b64",
 }  # fmt: skip
 
@@ -191,6 +190,8 @@ def _why(instruction: Instruction) -> str:
 
 
 def _can_round(instruction: Instruction) -> bool:
+    if any(t.is_half for t in instruction.types):
+        return instruction.opcode == "cvt"
     if instruction.opcode == "cvt":
         return instruction.types[0] is TYPES["f32"] and instruction.types[1] is not TYPES["f32"]
     return instruction.type is TYPES["f32"]
@@ -220,6 +221,8 @@ def source_types(ins: Instruction) -> list[ScalarType]:
         return [kind, kind, u32, u32]
     if ins.opcode == "shf":
         return [u32, u32, u32]
+    if ins.opcode == "cvt":
+        return [ins.types[-1]] * 2
     return [kind] * 4
 
 
@@ -230,6 +233,8 @@ def result_type(ins: Instruction) -> ScalarType:
         return TYPES[f"{kind.kind}{2 * kind.bits}"]
     if ins.opcode == "cvt":
         return ins.types[-2]
+    if ins.opcode == "set":
+        return ins.types[0]
     if ins.opcode in ("popc", "clz", "bfind"):
         return TYPES["u32"]
     if ins.opcode == "testp":

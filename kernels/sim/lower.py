@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import atomics, library, warp_functions
+from . import atomics, half, library, warp_functions
 from .arithmetic import Arithmetic, compare, llvm_type
 from .cfg import Block, destinations, is_branch, is_return
 from .context import Slot, get
@@ -94,7 +94,7 @@ class _Lowering:
             self._move(ins, guard)
         elif opcode == "cvta":
             self._plain(ins, guard, lambda s: s[0], [TYPES["u64"]], TYPES["u64"])
-        elif opcode in ("setp", "set"):
+        elif opcode in ("setp", "set") and not (opcode == "set" and ins.type.is_half):
             self._set(ins, guard)
         elif opcode in ("selp", "slct"):
             self._select(ins, guard)
@@ -139,8 +139,13 @@ class _Lowering:
         kind = ins.type
         name = next(m for m in ins.modifiers if m != "ftz")
         x, y = self.frame.read(a, kind, lanes), self.frame.read(b, kind, lanes)
-        first = compare(f, name, kind, x, y)
-        second = f.not_(first) if isinstance(to, PredicatePair) else first
+        if kind.is_pair:
+            first, second = (
+                compare(f, name, kind.element, half.half_of(f, x, i), half.half_of(f, y, i)) for i in (0, 1)
+            )
+        else:
+            first = compare(f, name, kind, x, y)
+            second = f.not_(first) if isinstance(to, PredicatePair) else first
         if rest:
             c = self.frame.read(rest[0], PREDICATE, False)
             combine = next(m for m in ins.modifiers if m in ("and", "or", "xor"))

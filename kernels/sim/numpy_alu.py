@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from . import numpy_half
 from .isa import integer_of_nan
 from .ptx import Instruction
 from .types import TYPES, ScalarType, bits_type
@@ -25,8 +26,13 @@ COMPARISONS: dict[str, Callable[[Lanes, Lanes], Lanes]] = {
 }  # fmt: skip
 
 
-def compare(name: str, a: Lanes, b: Lanes) -> Lanes:
-    """setp's comparison: the plain forms are false where an operand is NaN, the forms in -u are true."""
+def compare(name: str, a: Lanes, b: Lanes, kind: ScalarType | None = None) -> Lanes:
+    """setp's comparison: the plain forms are false where an operand is NaN, the forms in -u are true.
+
+    kind   the operands' type where they are halves, which are held as bits
+    """
+    if kind and kind.is_half:
+        a, b = numpy_half.to_double(kind, a), numpy_half.to_double(kind, b)
     if name in ("num", "nan"):
         unordered = np.isnan(a) | np.isnan(b)
         return unordered if name == "nan" else ~unordered
@@ -41,7 +47,9 @@ def evaluate(ins: Instruction, s: list[Lanes]) -> Lanes:
     """The result of an arithmetic instruction on its sources."""
     kind = ins.type
     if ins.opcode == "cvt":
-        return convert(ins, s[0])
+        return _convert_halves(ins, s) if any(t.is_half for t in ins.types) else convert(ins, s[0])
+    if kind.is_half:
+        return numpy_half.evaluate(ins, s, compare)
     if kind.is_float and ins.opcode in FLOAT:
         if ins.has("ftz"):
             s = [flush(x) if x.dtype.kind == "f" else x for x in s]
@@ -369,6 +377,8 @@ def saturating(ins: Instruction, a: Lanes, b: Lanes, sign: int) -> Lanes:
 def update(ins: Instruction, old: np.generic, b: np.generic, c: np.generic | None = None) -> np.generic:
     """What atom or red leaves in memory, for one lane; in single precision GPUs flush subnormals there."""
     if ins.has("add"):
+        if ins.type.is_half:
+            return numpy_half.add(ins.type, np.array([old]), np.array([b]))[0]
         if ins.type is TYPES["f32"]:
             return flush(flush(np.array([old])) + flush(np.array([b])))[0]
         return np.add(old, b)
@@ -417,6 +427,42 @@ def convert(ins: Instruction, x: Lanes) -> Lanes:
         limits = np.iinfo(to.dtype)
         return np.array([min(max(int(v), limits.min), limits.max) for v in x], to.dtype)
     return x.astype(to.dtype)
+
+
+def _convert_halves(ins: Instruction, s: list[Lanes]) -> Lanes:
+    """cvt from or to half precision; two numbers become a pair, the first its high half."""
+    to, source = ins.types[-2:]
+    if to.is_pair:
+        high, low = (_convert_half(ins, to.element, source, x) for x in s)
+        return numpy_half.join(low, high)
+    return _convert_half(ins, to, source, s[0])
+
+
+def _convert_half(ins: Instruction, to: ScalarType, source: ScalarType, x: Lanes) -> Lanes:
+    if source.is_half:
+        value = numpy_half.to_double(source, x)
+    elif source.bits == 64 and not source.is_float:
+        value = np.array([_odd_double(int(v)) for v in x])
+    else:
+        value = (flush(x) if ins.has("ftz") else x).astype(F64)
+    integral = next((_INTEGRAL[m] for m in _INTEGRAL if ins.has(m)), None)
+    if integral:
+        value = integral(value)
+    if to.is_half:
+        return numpy_half.from_double(to, numpy_half.limited(ins, value), _direction(ins))
+    if not to.is_float:
+        return _to_integer(value, to, integer_of_nan(to, source))
+    result = numpy_half.limited(ins, value).astype(to.dtype)
+    return flush(result) if ins.has("ftz") else result
+
+
+def _odd_double(value: int) -> float:
+    """An integer in double precision, the last bit set where bits were lost: rounding it again then stays right."""
+    lost = max(abs(value).bit_length() - 53, 0)
+    size = abs(value) >> lost
+    if size << lost != abs(value):
+        size |= 1
+    return math.copysign(math.ldexp(size, lost), value)
 
 
 def _to_integer(x: Lanes, to: ScalarType, nan: int) -> Lanes:

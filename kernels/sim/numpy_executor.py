@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..result import Counters, Fault
-from . import counters, faults, numpy_warp
+from . import counters, faults, numpy_half, numpy_warp
 from .addresses import LOCAL_WINDOW, split
 from .cfg import EXIT, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
@@ -290,7 +290,7 @@ class _Warp:
             self._move(ins, active)
         elif opcode == "cvta":
             self._write(ins.operands[0], self._read(ins.operands[1], TYPES["u64"]), active)
-        elif opcode in ("setp", "set"):
+        elif opcode == "setp" or (opcode == "set" and not ins.type.is_half):
             self._set(ins, active)
         elif opcode in ("selp", "slct"):
             self._select(ins, active)
@@ -327,8 +327,12 @@ class _Warp:
         kind = ins.type
         name = next(m for m in ins.modifiers if m not in ("ftz",))
         x, y = self._read(a, kind), self._read(b, kind)
-        result = compare(name, x, y)
-        other = ~result
+        if kind.is_pair:
+            pairs = zip(numpy_half.halves(x), numpy_half.halves(y))
+            result, other = (compare(name, a, b, kind.element) for a, b in pairs)
+        else:
+            result = compare(name, x, y, kind)
+            other = ~result
         if rest:
             c = self._read(rest[0], TYPES["pred"])
             combine = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}

@@ -345,7 +345,7 @@ class _Parser:
             function.code.append(self._instruction(text, scopes))
 
     def _registers(self, function: Function, text: str, scopes: list[dict[str, str]]) -> None:
-        match = re.match(r"\.reg\s+\.(\w+)\s+(.*)$", text, re.DOTALL)
+        match = re.match(r"\.reg\s*\.(\w+)\s+(.*)$", text, re.DOTALL)
         if not match or match[1] not in TYPES:
             # A register of a type that no executor knows stops the entry when it is used, not here.
             return

@@ -13,56 +13,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-REGISTERS = {16: ("b16", "%h"), 32: ("b32", "%r"), 64: ("b64", "%d")}
-
 
 def bits(kind: str) -> int:
     return 1 if kind == "pred" else int(kind[1:])
 
 
-def ptx(instruction: str, result: str, kinds: tuple[str, ...], index: str) -> str:
-    """A kernel that computes out[i] = instruction(in0[i], in1[i], …); index "tid" or "ctaid"."""
-    loads = []
-    for n, kind in enumerate(kinds):
-        b = max(bits(kind), 8)
-        loads.append(
-            f"ld.param.u64 %rd1, [p{n + 1}]; mad.wide.u32 %rd2, %i, {b // 8}, %rd1;"
-            f" ld.global.{'u8' if b == 8 else f'b{b}'} %s{n}, [%rd2];"
-        )
-    declared = " ".join(f".reg .b{max(bits(k), 16)} %s{n};" for n, k in enumerate(kinds))
-    width = max(bits(result), 8)
-    params = ", ".join(f".param .u64 p{n}" for n in range(len(kinds) + 1))
-    return f""".version 8.0
-.target sm_80
-.address_size 64
-.visible .entry k({params}) {{
-  .reg .b64 %rd<5>; .reg .b32 %i; .reg .pred %p<4>; .reg .b{max(width, 16)} %out; {declared}
-  mov.u32 %i, %{index}.x;
-  {" ".join(loads)}
-  {instruction}
-  ld.param.u64 %rd1, [p0]; mad.wide.u32 %rd2, %i, {width // 8}, %rd1;
-  st.global.b{width} [%rd2], %out;
-  ret;
-}}
-"""
-
-
 def dtype(kind: str) -> np.dtype:
     b = max(bits(kind), 8)
     return np.dtype({"f": f"f{b // 8}", "s": f"i{b // 8}"}.get(kind[0], f"u{b // 8}"))
-
-
-def execute(engine, instruction: str, result: str, kinds: tuple[str, ...], columns: list[np.ndarray]) -> np.ndarray:
-    """The results for each row of the columns, from both executors and both forms of code."""
-    count = len(columns[0])
-    args = {"out": np.zeros(count, dtype(result))}
-    args |= {f"in{n}": np.ascontiguousarray(c) for n, c in enumerate(columns)}
-    varying = engine.run(ptx(instruction, result, kinds, "tid"), 1, count, args)
-    few = {n: a[:12] for n, a in args.items()}
-    uniform = engine.run(ptx(instruction, result, kinds, "ctaid"), min(count, 12), 1, few)
-    assert varying.faults == uniform.faults == []
-    assert varying.arrays["out"][:12].tobytes() == uniform.arrays["out"].tobytes()
-    return varying.arrays["out"]
 
 
 EDGES = {
@@ -126,7 +84,7 @@ BINARY = {
 @pytest.mark.parametrize("op", BINARY)
 def test_integer_arithmetic_wraps_like_the_machine(engine, op, kind):
     a, b = columns = table((kind, kind))
-    got = execute(engine, f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
+    got = engine.opcode(f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
     assert got.tolist() == [wrap(BINARY[op](int(x), int(y), kind), kind) for x, y in zip(a, b)]
 
 
@@ -137,7 +95,7 @@ def test_wide_products_are_exact(engine, op, kind):
     kinds = (kind, kind) if op == "mul.wide" else (kind, kind, wide)
     columns = table(kinds)
     operands = ", ".join(f"%s{n}" for n in range(len(kinds)))
-    got = execute(engine, f"{op}.{kind} %out, {operands};", wide, kinds, columns)
+    got = engine.opcode(f"{op}.{kind} %out, {operands};", wide, kinds, columns)
     expected = [int(r[0]) * int(r[1]) + (int(r[2]) if len(r) == 3 else 0) for r in zip(*columns)]
     assert got.tolist() == [wrap(e, wide) for e in expected]
 
@@ -145,14 +103,14 @@ def test_wide_products_are_exact(engine, op, kind):
 @pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
 def test_mad_lo_adds_to_the_low_half(engine, kind):
     a, b, c = columns = table((kind,) * 3)
-    got = execute(engine, f"mad.lo.{kind} %out, %s0, %s1, %s2;", kind, (kind,) * 3, columns)
+    got = engine.opcode(f"mad.lo.{kind} %out, %s0, %s1, %s2;", kind, (kind,) * 3, columns)
     assert got.tolist() == [wrap(int(x) * int(y) + int(z), kind) for x, y, z in zip(a, b, c)]
 
 
 @pytest.mark.parametrize("op", ["add", "sub"])
 def test_saturating_integer_sums_stay_in_range(engine, op):
     a, b = columns = table(("s32", "s32"))
-    got = execute(engine, f"{op}.sat.s32 %out, %s0, %s1;", "s32", ("s32", "s32"), columns)
+    got = engine.opcode(f"{op}.sat.s32 %out, %s0, %s1;", "s32", ("s32", "s32"), columns)
     exact = [int(x) + (int(y) if op == "add" else -int(y)) for x, y in zip(a, b)]
     assert got.tolist() == [min(max(e, -(2**31)), 2**31 - 1) for e in exact]
 
@@ -181,7 +139,7 @@ UNARY = {
 def test_unary_integer_operations(engine, op):
     source, result, expected = UNARY[op]
     (a,) = columns = table((source,))
-    got = execute(engine, f"{op} %out, %s0;", result, (source,), columns)
+    got = engine.opcode(f"{op} %out, %s0;", result, (source,), columns)
     assert got.tolist() == [expected(int(x)) for x in a]
 
 
@@ -190,7 +148,7 @@ def test_unary_integer_operations(engine, op):
 def test_bitwise_operations(engine, op, width):
     kind = f"b{width}"
     a, b = columns = table((kind, kind))
-    got = execute(engine, f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
+    got = engine.opcode(f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
     python = {"and": int.__and__, "or": int.__or__, "xor": int.__xor__}[op]
     assert got.tolist() == [python(int(x), int(y)) for x, y in zip(a, b)]
 
@@ -202,7 +160,7 @@ SHIFTS += [("shr", k) for k in ("b16", "b32", "b64", "s16", "s32", "s64", "u32",
 @pytest.mark.parametrize(("op", "kind"), SHIFTS)
 def test_shifts_beyond_the_width_give_zero_or_the_sign(engine, op, kind):
     a, n = columns = table((kind, "u32"))
-    got = execute(engine, f"{op}.{kind} %out, %s0, %s1;", kind, (kind, "u32"), columns)
+    got = engine.opcode(f"{op}.{kind} %out, %s0, %s1;", kind, (kind, "u32"), columns)
     limit = 2 * bits(kind)
     exact = [int(x) << min(int(s), limit) if op == "shl" else int(x) >> min(int(s), limit) for x, s in zip(a, n)]
     assert got.tolist() == [wrap(e, kind) for e in exact]
@@ -211,8 +169,8 @@ def test_shifts_beyond_the_width_give_zero_or_the_sign(engine, op, kind):
 @pytest.mark.parametrize("by", [0, 1, 31, 32, 40])
 def test_shifts_by_a_literal(engine, by):
     (a,) = columns = table(("s32",))
-    left = execute(engine, f"shl.b32 %out, %s0, {by};", "u32", ("s32",), columns)
-    right = execute(engine, f"shr.s32 %out, %s0, {by};", "s32", ("s32",), columns)
+    left = engine.opcode(f"shl.b32 %out, %s0, {by};", "u32", ("s32",), columns)
+    right = engine.opcode(f"shr.s32 %out, %s0, {by};", "s32", ("s32",), columns)
     assert left.tolist() == [(int(x) << by) & 0xFFFFFFFF for x in a]
     assert right.tolist() == [int(x) >> by for x in a]
 
@@ -221,7 +179,7 @@ def test_shifts_by_a_literal(engine, by):
 @pytest.mark.parametrize("side", ["l", "r"])
 def test_funnel_shifts(engine, side, mode):
     low, high, n = columns = table(("u32", "u32", "u32"))
-    got = execute(engine, f"shf.{side}.{mode}.b32 %out, %s0, %s1, %s2;", "u32", ("u32",) * 3, columns)
+    got = engine.opcode(f"shf.{side}.{mode}.b32 %out, %s0, %s1, %s2;", "u32", ("u32",) * 3, columns)
     expected = []
     for x, y, s in zip(low, high, n):
         shift = int(s) & 31 if mode == "wrap" else min(int(s), 32)
@@ -245,7 +203,7 @@ def test_bit_field_extract(engine, kind):
     rng = np.random.default_rng(3)
     a = table((kind,))[0]
     at, length = (rng.choice([0, 1, 5, 8, 16, 31, 32, 33, 63, 64, 200, 256], len(a)).astype("u4") for _ in range(2))
-    got = execute(engine, f"bfe.{kind} %out, %s0, %s1, %s2;", kind, (kind, "u32", "u32"), [a, at, length])
+    got = engine.opcode(f"bfe.{kind} %out, %s0, %s1, %s2;", kind, (kind, "u32", "u32"), [a, at, length])
     assert got.tolist() == [extracted(int(x), int(p), int(n), kind) for x, p, n in zip(a, at, length)]
 
 
@@ -254,7 +212,7 @@ def test_bit_field_insert(engine, kind):
     rng = np.random.default_rng(4)
     a, b = table((kind, kind))
     at, length = (rng.choice([0, 1, 5, 8, 16, 31, 32, 33, 63, 64, 200], len(a)).astype("u4") for _ in range(2))
-    got = execute(engine, f"bfi.{kind} %out, %s0, %s1, %s2, %s3;", kind, (kind, kind, "u32", "u32"), [a, b, at, length])
+    got = engine.opcode(f"bfi.{kind} %out, %s0, %s1, %s2, %s3;", kind, (kind, kind, "u32", "u32"), [a, b, at, length])
     expected = []
     for x, y, p, n in zip(*(map(int, c) for c in (a, b, at, length))):
         for i in range(n):
@@ -266,7 +224,7 @@ def test_bit_field_insert(engine, kind):
 
 def test_byte_permute(engine):
     a, b, s = columns = table(("u32",) * 3, seed=5)
-    got = execute(engine, "prmt.b32 %out, %s0, %s1, %s2;", "u32", ("u32",) * 3, columns)
+    got = engine.opcode("prmt.b32 %out, %s0, %s1, %s2;", "u32", ("u32",) * 3, columns)
     expected = []
     for x, y, selector in zip(*(map(int, c) for c in (a, b, s))):
         pool = (y << 32 | x).to_bytes(8, "little")
@@ -282,7 +240,7 @@ def test_byte_permute(engine):
 @pytest.mark.parametrize("lut", [0x00, 0x80, 0xE8, 0x96, 0xFE, 0x3C, 0xFF])
 def test_three_input_logic(engine, lut):
     a, b, c = columns = table(("u32",) * 3, seed=6)
-    got = execute(engine, f"lop3.b32 %out, %s0, %s1, %s2, {lut};", "u32", ("u32",) * 3, columns)
+    got = engine.opcode(f"lop3.b32 %out, %s0, %s1, %s2, {lut};", "u32", ("u32",) * 3, columns)
     expected = []
     for x, y, z in zip(*(map(int, k) for k in (a, b, c))):
         expected.append(sum((lut >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | z >> i & 1) & 1) << i for i in range(32)))
@@ -295,7 +253,7 @@ def test_rare_integer_operations(engine, op, kind):
     count = 3 if op == "sad" else 2
     columns = table((kind,) * count, seed=7)
     operands = ", ".join(f"%s{n}" for n in range(count))
-    got = execute(engine, f"{op}.{kind} %out, {operands};", kind, (kind,) * count, columns)
+    got = engine.opcode(f"{op}.{kind} %out, {operands};", kind, (kind,) * count, columns)
 
     def low24(x: int) -> int:
         x &= 0xFFFFFF
@@ -328,7 +286,7 @@ INTEGER_COMPARISONS += [(name, f"b{width}") for name in ("eq", "ne") for width i
 def test_integer_comparisons(engine, name, kind):
     a, b = columns = table((kind, kind))
     code = f"setp.{name}.{kind} %p0, %s0, %s1; selp.b32 %out, 1, 0, %p0;"
-    got = execute(engine, code, "u32", (kind, kind), columns)
+    got = engine.opcode(code, "u32", (kind, kind), columns)
     sign = (COMPARE | UNSIGNED)[name]
     assert got.tolist() == [int(holds(sign, int(x), int(y))) for x, y in zip(a, b)]
 
@@ -338,7 +296,7 @@ def test_integer_comparisons(engine, name, kind):
 def test_float_comparisons_know_nan(engine, name, kind):
     a, b = columns = table((kind, kind))
     code = f"setp.{name}.{kind} %p0, %s0, %s1; selp.b32 %out, 1, 0, %p0;"
-    got = execute(engine, code, "u32", (kind, kind), columns)
+    got = engine.opcode(code, "u32", (kind, kind), columns)
     expected = []
     for x, y in zip(a, b):
         unordered = bool(np.isnan(x) or np.isnan(y))
@@ -358,7 +316,7 @@ def test_setp_with_two_results_and_a_third_predicate(engine, combine):
         f"setp.gt.s32 %p2, %s2, 0; setp.lt.{combine}.s32 %p0|%p1, %s0, %s1, !%p2;"
         " selp.b32 %out, 1, 0, %p0; @%p1 add.s32 %out, %out, 2;"
     )
-    got = execute(engine, code, "u32", ("s32",) * 3, columns)
+    got = engine.opcode(code, "u32", ("s32",) * 3, columns)
     python = {"and": int.__and__, "or": int.__or__, "xor": int.__xor__}[combine]
     expected = []
     for x, y, z in zip(a, b, c):
@@ -370,14 +328,14 @@ def test_setp_with_two_results_and_a_third_predicate(engine, combine):
 @pytest.mark.parametrize("result", ["u32", "s32", "f32"])
 def test_set_gives_all_ones_or_one(engine, result):
     a, b = columns = table(("s32", "s32"))
-    got = execute(engine, f"set.ge.{result}.s32 %out, %s0, %s1;", result, ("s32", "s32"), columns)
+    got = engine.opcode(f"set.ge.{result}.s32 %out, %s0, %s1;", result, ("s32", "s32"), columns)
     true = {"u32": 0xFFFFFFFF, "s32": -1, "f32": 1.0}[result]
     assert got.tolist() == [true if x >= y else 0 for x, y in zip(a, b)]
 
 
 def test_slct_chooses_by_sign(engine):
     a, b, c = columns = table(("u32", "u32", "s32"))
-    got = execute(engine, "slct.u32.s32 %out, %s0, %s1, %s2;", "u32", ("u32", "u32", "s32"), columns)
+    got = engine.opcode("slct.u32.s32 %out, %s0, %s1, %s2;", "u32", ("u32", "u32", "s32"), columns)
     assert got.tolist() == [int(x if z >= 0 else y) for x, y, z in zip(a, b, c)]
 
 
@@ -386,7 +344,7 @@ def test_predicate_logic(engine):
     code = """setp.lt.s32 %p0, %s0, 3; setp.lt.s32 %p1, %s1, 3; and.pred %p2, %p0, %p1; selp.b32 %out, 1, 0, %p2;
     or.pred %p2, %p0, %p1; @%p2 add.s32 %out, %out, 2; xor.pred %p2, %p0, %p1; @%p2 add.s32 %out, %out, 4;
     not.pred %p2, %p0; @%p2 add.s32 %out, %out, 8; mov.pred %p3, %p1; @!%p3 add.s32 %out, %out, 16;"""
-    got = execute(engine, code, "u32", ("s32", "s32"), columns)
+    got = engine.opcode(code, "u32", ("s32", "s32"), columns)
     expected = []
     for x, y in zip(a < 3, b < 3):
         expected.append(1 * (x & y) + 2 * (x | y) + 4 * (x ^ y) + 8 * (not x) + 16 * (not y))
@@ -397,7 +355,7 @@ def test_moves_pack_and_unpack(engine):
     a, b = columns = table(("u32", "u32"))
     code = """.reg .b32 %lo, %hi; .reg .b16 %q<2>; mov.b64 %out, {%s0, %s1}; mov.b64 {%lo, %hi}, %out;
     mov.b32 {%q0, %q1}, %lo; mov.b32 %lo, {%q1, %q0}; mov.b64 %out, {%hi, %lo};"""
-    got = execute(engine, code, "u64", ("u32", "u32"), columns)
+    got = engine.opcode(code, "u64", ("u32", "u32"), columns)
     swapped = [(int(x) >> 16 | int(x) << 16) & 0xFFFFFFFF for x in a]
     assert got.tolist() == [s << 32 | int(y) for s, y in zip(swapped, b)]
 
@@ -436,7 +394,7 @@ FLOAT_BINARY = {
 @pytest.mark.parametrize("op", FLOAT_BINARY)
 def test_float_arithmetic_rounds_to_nearest(engine, op, kind):
     a, b = columns = table((kind, kind))
-    got = execute(engine, f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
+    got = engine.opcode(f"{op}.{kind} %out, %s0, %s1;", kind, (kind, kind), columns)
     with np.errstate(all="ignore"):
         same(got, FLOAT_BINARY[op](a, b))
 
@@ -445,7 +403,7 @@ def test_float_arithmetic_rounds_to_nearest(engine, op, kind):
 def test_approximate_division_is_the_rounded_one(engine, op):
     a, b = columns = table(("f32", "f32"))
     with np.errstate(all="ignore"):
-        same(execute(engine, f"{op} %out, %s0, %s1;", "f32", ("f32", "f32"), columns), a / b)
+        same(engine.opcode(f"{op} %out, %s0, %s1;", "f32", ("f32", "f32"), columns), a / b)
 
 
 FLOAT_UNARY = {
@@ -461,7 +419,7 @@ FLOAT_UNARY = {
 def test_unary_float_operations(engine, op, kind):
     (a,) = columns = table((kind,))
     with np.errstate(all="ignore"):
-        same(execute(engine, f"{op}.{kind} %out, %s0;", kind, (kind,), columns), FLOAT_UNARY[op](a))
+        same(engine.opcode(f"{op}.{kind} %out, %s0;", kind, (kind,), columns), FLOAT_UNARY[op](a))
 
 
 APPROXIMATE = {
@@ -477,7 +435,7 @@ APPROXIMATE = {
 @pytest.mark.parametrize("op", APPROXIMATE)
 def test_approximate_functions_are_within_half_an_ulp(engine, op):
     a = np.concatenate([np.linspace(-20, 20, 81), [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-3]]).astype(np.float32)
-    got = execute(engine, f"{op}.approx.f32 %out, %s0;", "f32", ("f32",), [a])
+    got = engine.opcode(f"{op}.approx.f32 %out, %s0;", "f32", ("f32",), [a])
     with np.errstate(all="ignore"):
         exact = APPROXIMATE[op](a.astype(np.float64))
     finite = np.isfinite(exact)
@@ -501,7 +459,7 @@ def rounded(exact: Fraction, direction: str) -> np.float32:
 
 def test_fma_overflows_to_infinity_of_its_sign(engine):
     columns = [np.array(c, "f8") for c in ([1e200, -1e200, 1e308], [1e200, 1e200, 1.0], [1.0, 1.0, 1.5e308])]
-    got = execute(engine, "fma.rn.f64 %out, %s0, %s1, %s2;", "f64", ("f64",) * 3, columns)
+    got = engine.opcode("fma.rn.f64 %out, %s0, %s1, %s2;", "f64", ("f64",) * 3, columns)
     assert got.tolist() == [math.inf, -math.inf, math.inf]
 
 
@@ -512,7 +470,7 @@ def test_directed_rounding_is_exact(engine, op, direction):
     count = 3 if op == "fma" else 2
     columns = [(rng.standard_normal(200) * 2.0 ** rng.integers(-30, 30, 200)).astype(np.float32) for _ in range(count)]
     operands = ", ".join(f"%s{n}" for n in range(count))
-    got = execute(engine, f"{op}.{direction}.f32 %out, {operands};", "f32", ("f32",) * count, columns)
+    got = engine.opcode(f"{op}.{direction}.f32 %out, {operands};", "f32", ("f32",) * count, columns)
     for row, value in zip(zip(*columns), got):
         x = [Fraction(float(v)) for v in row]
         exact = {"add": x[0] + x[1], "sub": x[0] - x[1], "mul": x[0] * x[1], "fma": x[0] * x[1] + x[-1]}[op]
@@ -522,7 +480,7 @@ def test_directed_rounding_is_exact(engine, op, direction):
 @pytest.mark.parametrize("kind", ["f32", "f64"])
 def test_fma_rounds_once(engine, kind):
     a, b, c = columns = table((kind,) * 3, seed=9)
-    got = execute(engine, f"fma.rn.{kind} %out, %s0, %s1, %s2;", kind, (kind,) * 3, columns)
+    got = engine.opcode(f"fma.rn.{kind} %out, %s0, %s1, %s2;", kind, (kind,) * 3, columns)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     with np.errstate(all="ignore"):
         product = np.isfinite(a * b) & (a * b != 0) & np.isfinite(a * b + c)
@@ -538,7 +496,7 @@ def test_fma_rounds_once(engine, kind):
 @pytest.mark.parametrize("op", ["add.ftz", "mul.ftz"])
 def test_flush_to_zero_drops_subnormals(engine, op):
     a, b = columns = table(("f32", "f32"))
-    got = execute(engine, f"{op}.f32 %out, %s0, %s1;", "f32", ("f32", "f32"), columns)
+    got = engine.opcode(f"{op}.f32 %out, %s0, %s1;", "f32", ("f32", "f32"), columns)
     tiny = np.finfo(np.float32).tiny
 
     def flush(x):
@@ -551,7 +509,7 @@ def test_flush_to_zero_drops_subnormals(engine, op):
 
 def test_saturation_clamps_to_the_unit_interval(engine):
     a, b = columns = table(("f32", "f32"))
-    got = execute(engine, "add.sat.f32 %out, %s0, %s1;", "f32", ("f32", "f32"), columns)
+    got = engine.opcode("add.sat.f32 %out, %s0, %s1;", "f32", ("f32", "f32"), columns)
     with np.errstate(all="ignore"):
         total = a + b
     expected = np.where(np.isnan(total) | (total <= 0), np.float32(0), np.minimum(total, np.float32(1)))
@@ -572,7 +530,7 @@ CLASSES = {
 @pytest.mark.parametrize("name", CLASSES)
 def test_testp_classifies(engine, name, kind):
     (a,) = columns = table((kind,))
-    got = execute(engine, f"testp.{name}.{kind} %p0, %s0; selp.b32 %out, 1, 0, %p0;", "u32", (kind,), columns)
+    got = engine.opcode(f"testp.{name}.{kind} %p0, %s0; selp.b32 %out, 1, 0, %p0;", "u32", (kind,), columns)
     assert got.tolist() == CLASSES[name](a).astype(int).tolist()
 
 
@@ -585,9 +543,9 @@ INTEGERS = ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"]
 @pytest.mark.parametrize("to", INTEGERS)
 def test_integer_conversions_wrap_or_saturate(engine, to, source):
     (a,) = columns = table((source,))
-    got = execute(engine, f"cvt.{to}.{source} %out, %s0;", to, (source,), columns)
+    got = engine.opcode(f"cvt.{to}.{source} %out, %s0;", to, (source,), columns)
     assert got.tolist() == [wrap(int(x), to) for x in a]
-    got = execute(engine, f"cvt.sat.{to}.{source} %out, %s0;", to, (source,), columns)
+    got = engine.opcode(f"cvt.sat.{to}.{source} %out, %s0;", to, (source,), columns)
     low = -(2 ** (bits(to) - 1)) if to[0] == "s" else 0
     high = 2 ** (bits(to) - (to[0] == "s")) - 1
     assert got.tolist() == [min(max(int(x), low), high) for x in a]
@@ -597,7 +555,7 @@ def test_integer_conversions_wrap_or_saturate(engine, to, source):
 @pytest.mark.parametrize("to", ["f32", "f64"])
 def test_integers_become_the_nearest_float(engine, to, source):
     (a,) = columns = table((source,))
-    got = execute(engine, f"cvt.rn.{to}.{source} %out, %s0;", to, (source,), columns)
+    got = engine.opcode(f"cvt.rn.{to}.{source} %out, %s0;", to, (source,), columns)
     exact = [Fraction(int(x)) for x in a]
     expected = [rounded(e, "rn") if to == "f32" else np.float64(float(e)) for e in exact]
     same(got, np.array(expected, dtype(to)))
@@ -607,7 +565,7 @@ def test_integers_become_the_nearest_float(engine, to, source):
 @pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
 def test_integers_become_floats_in_every_direction(engine, direction, source):
     (a,) = columns = table((source,))
-    got = execute(engine, f"cvt.{direction}.f32.{source} %out, %s0;", "f32", (source,), columns)
+    got = engine.opcode(f"cvt.{direction}.f32.{source} %out, %s0;", "f32", (source,), columns)
     same(got, np.array([rounded(Fraction(int(x)), direction) for x in a], np.float32))
 
 
@@ -619,7 +577,7 @@ ROUND = {"rni": lambda x: round(Fraction(x)), "rzi": math.trunc, "rmi": math.flo
 @pytest.mark.parametrize("mode", ROUND)
 def test_floats_become_clamped_integers(engine, mode, to, source):
     (a,) = columns = table((source,))
-    got = execute(engine, f"cvt.{mode}.{to}.{source} %out, %s0;", to, (source,), columns)
+    got = engine.opcode(f"cvt.{mode}.{to}.{source} %out, %s0;", to, (source,), columns)
     low = -(2 ** (bits(to) - 1)) if to[0] == "s" else 0
     high = 2 ** (bits(to) - (to[0] == "s")) - 1
     expected = []
@@ -638,16 +596,16 @@ def test_floats_become_clamped_integers(engine, mode, to, source):
 def test_floats_are_rounded_to_integral_floats(engine, mode):
     (a,) = columns = table(("f32",))
     numpy = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[mode]
-    same(execute(engine, f"cvt.{mode}.f32.f32 %out, %s0;", "f32", ("f32",), columns), numpy(a))
+    same(engine.opcode(f"cvt.{mode}.f32.f32 %out, %s0;", "f32", ("f32",), columns), numpy(a))
 
 
 @pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
 def test_doubles_become_floats_in_every_direction(engine, direction):
     a = np.random.default_rng(10).standard_normal(100) * 1e3
-    got = execute(engine, f"cvt.{direction}.f32.f64 %out, %s0;", "f32", ("f64",), [a])
+    got = engine.opcode(f"cvt.{direction}.f32.f64 %out, %s0;", "f32", ("f64",), [a])
     same(got, np.array([rounded(Fraction(x), direction) for x in a.tolist()], np.float32))
 
 
 def test_floats_become_doubles_exactly(engine):
     (a,) = columns = table(("f32",))
-    same(execute(engine, "cvt.f64.f32 %out, %s0;", "f64", ("f32",), columns), a.astype(np.float64))
+    same(engine.opcode("cvt.f64.f32 %out, %s0;", "f64", ("f32",), columns), a.astype(np.float64))
