@@ -6,7 +6,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint lab build prove doctor lock clean
+.PHONY: help demo test test-full lint lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
 
 prove: .venv/.ready  ## the four proofs of every lab
 	$(BIN)/convladder prove
+
+bench: .venv/.ready  ## rewrite the README's results from the records; `convladder bench SUITE --keep` makes those on a GPU
+	$(BIN)/convladder bench --readme README.md
 
 doctor: .venv/.ready  ## what this machine can do, and what to install for more
 	$(BIN)/convladder doctor

@@ -27,6 +27,15 @@ def load(suite: str, device: str | None = None, folder: Path = _FOLDER) -> list[
     return [json.loads(file.read_text(encoding="utf-8")) for file in found if file.is_file()]
 
 
+def save(record: dict[str, Any], file: Path) -> None:
+    """Write a record, one case a line, so that two records can be compared as text."""
+    head = {key: value for key, value in record.items() if key != "cases"}
+    cases = ",\n".join(json.dumps(case, ensure_ascii=False) for case in record["cases"])
+    text = json.dumps(head, indent=1, ensure_ascii=False)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'{text.removesuffix("}").rstrip()},\n "cases": [\n{cases}\n]}}\n', encoding="utf-8")
+
+
 @cache
 def crossover(device: str, dense: str) -> float | None:
     """The sparsity from which the best sparse rung was faster than a dense method on a device; None if not recorded.

@@ -354,12 +354,33 @@ def _show_recorded(lab: str, out: Path) -> None:
 
 # --- bench ---------------------------------------------------------------------------------------
 
+_OWN_SUITES = ("engine", "judge")
+_GPU_SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
+
 
 @main.command()
-@click.argument("suite", type=click.Choice(["engine", "judge"]), default="engine")
+@click.argument("suite", type=click.Choice([*_OWN_SUITES, *_GPU_SUITES]), default="engine")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures as JSON.")
-def bench(suite: str, out: Path | None) -> None:
-    """Measure what the engine or the judge costs on this machine."""
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw them (GPU suites).")
+@click.option("--recorded", is_flag=True, help="Show what is recorded of a GPU suite; measure nothing.")
+@click.option("--keep", is_flag=True, help="Keep the record with the package, where --recorded finds it (GPU suites).")
+@click.option("--readme", type=_NOTEBOOK, help="Only rewrite the results in this README from what is recorded.")
+def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep: bool, readme: Path | None) -> None:
+    """Measure what the engine or the judge costs on this machine, or the rungs against the libraries on its GPU.
+
+    On a GPU: direct (the lab report's images), gemm (matrix products), cudnn (AlexNet, every precision and layout),
+    sparse (every sparse layer of three networks), batch (1 to 192 images).
+    """
+    if readme or suite in _GPU_SUITES:
+        from . import gpu_bench
+
+        if readme:
+            gpu_bench.rewrite_readme(readme, _console())
+        else:
+            gpu_bench.run(suite, _console(), out=out, plot=plot, kept=recorded, keep=keep)
+        return
+    if plot or recorded or keep:
+        raise click.UsageError("--plot, --recorded and --keep are of the GPU suites: " + ", ".join(_GPU_SUITES))
     import datetime
     import json
     from dataclasses import asdict

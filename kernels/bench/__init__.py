@@ -1,4 +1,10 @@
-"""The suites of `convladder bench` that need kernels alone, one module each.
+"""The suites of `convladder bench` that need kernels alone.
 
-engine  what the engine costs on this machine
+engine    what the engine costs on this machine
+
+On a GPU, the rungs against NVIDIA's libraries:
+cases     the problems of each suite, and the ways that each is solved
+ways      each way's work, ready to be timed
+compare   check and time a case in every way: a record
+tables    what a record says; plots draws it, readme writes it down
 """

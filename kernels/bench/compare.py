@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import importlib.metadata
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -9,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import oracle, stopwatch
-from ..errors import ConvladderError
+from .. import cublas, cudnn, cusparse, oracle, stopwatch
+from ..errors import BackendError, ConvladderError
 from ..gpu import cupy_module, device_facts, fp32_peak_gflops, load_peak_gwords
 from ..measure import bandwidth_gbs, device_state, limit_us
 from ..rungs import LADDER
@@ -37,7 +40,7 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
     bus = cupy.cuda.Device().pci_bus_id
     before = device_state(bus)
     todo = cases(suite)
-    rows: list[dict[str, Any]] = []
+    solved: list[dict[str, Any]] = []
     with cupy.cuda.Stream(non_blocking=True) as stream:
         limits = {
             "bandwidth_gbs": round(bandwidth_gbs(cupy), 1),
@@ -46,41 +49,55 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
         }
         for number, case in enumerate(todo):
             progress(number, len(todo), case.name)
-            rows += solve(case, limits, rounds, seconds)
+            solved.append(solve(case, limits, rounds, seconds))
             stream.synchronize()
             cupy.get_default_memory_pool().free_all_blocks()
     progress(len(todo), len(todo), "")
     record = {
-        "suite": suite, "device": facts, "device_state": {"before": before, "after": device_state(bus)},
-        "limits": limits, "rows": rows,
+        "suite": suite, "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": facts, "device_state": {"before": before, "after": device_state(bus)}, "versions": versions(),
+        "limits": limits, "cases": solved,
     }  # fmt: skip
     if suite == "sparse":
-        record["crossover"] = list(crossovers(rows))
+        record["crossover"] = list(crossovers(rows(record)))
     return record
 
 
-def solve(case: Case, limits: dict[str, Any], rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """The rows of one case, one for each way; a way that cannot solve it has `refused` instead of times."""
+def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row for each case and way of a record."""
+    return [{**case, **way} for case in record["cases"] for way in case["ways"]]
+
+
+def versions() -> dict[str, str]:
+    """Of what the times depend on; what is not installed is left out."""
+    found = {"convladder": importlib.metadata.version("convladder"), "CuPy": cupy_module().__version__}
+    for name, version in (("cuDNN", cudnn.version), ("cuBLAS", cublas.version), ("cuSPARSE", cusparse.version)):
+        with contextlib.suppress(BackendError):
+            found[name] = version()
+    return found
+
+
+def solve(case: Case, limits: dict[str, Any], rounds: int, seconds: float) -> dict[str, Any]:
+    """One case with what each way gave; a way that cannot solve it has `refused` instead of times."""
     problem = Problem(case)
     first = problem.arrays(0)
-    about = {"case": case.name, **case.about, "pattern": case.pattern, **_sizes(case)}
-    rows: dict[str, dict[str, Any]] = {}
+    ways: dict[str, dict[str, Any]] = {}
     makers = {}
     for way in case.ways:
         try:
-            rows[way] = {**about, "way": way, **_checked(problem, way, first), **problem.facts(way)}
+            ways[way] = {"way": way, **_checked(problem, way, first), **problem.facts(way)}
             makers[way] = problem.maker(way)
         except ConvladderError as error:
-            rows[way] = {**about, "way": way, "refused": str(error)}
+            ways[way] = {"way": way, "refused": str(error)}
     if makers:
         for way, timing in stopwatch.in_turn(makers, problem.arrays, rounds=rounds, seconds=seconds).items():
             low, high = timing.quartiles_us
-            rows[way] |= {
+            ways[way] |= {
                 "us": round(timing.median_us, 3), "us_quartiles": [round(low, 3), round(high, 3)],
                 "rounds": len(timing.times_us), "calls": timing.calls, "how": "graph" if timing.graph else "queue",
                 **_beside_limits(case, way, timing.median_us, limits),
             }  # fmt: skip
-    return list(rows.values())
+    return {"case": case.name, **case.about, "pattern": case.pattern, **_sizes(case), "ways": list(ways.values())}
 
 
 def _sizes(case: Case) -> dict[str, Any]:
@@ -147,12 +164,12 @@ def _beside_limits(case: Case, way: str, us: float, limits: dict[str, Any]) -> d
     return found
 
 
-def crossovers(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def crossovers(solved: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """From the sweep: for each layer and dense way, the sparsity from which the best sparse rung is faster.
 
     Between the two neighbours of the sweep the times are taken as straight lines. None: never up to the last one.
     """
-    swept = [row for row in rows if "sweep" in row and "us" in row]
+    swept = [row for row in solved if "sweep" in row and "us" in row]
     for layer in dict.fromkeys(row["sweep"] for row in swept):
         for way, method in (("cudnn fp32 nchw", "cudnn"), ("cublas batched", "cublas")):
             points = sorted(_gains([row for row in swept if row["sweep"] == layer], way))

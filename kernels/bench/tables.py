@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import workloads
 from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, SQUARES
+from .compare import rows
 
 Row = dict[str, Any]
 Record = dict[str, Any]
@@ -36,7 +37,7 @@ class Verdict:
 def tables(record: Record) -> list[Table]:
     """The tables of a record's suite."""
     makers = {"direct": _direct, "gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch}
-    return list(makers[record["suite"]](record["rows"]))
+    return list(makers[record["suite"]](rows(record)))
 
 
 def verdicts(record: Record) -> list[Verdict]:
@@ -44,14 +45,20 @@ def verdicts(record: Record) -> list[Verdict]:
     makers: dict[str, Callable[[list[Row]], Iterator[Verdict]]] = {
         "direct": _direct_claims, "cudnn": _cudnn_claims, "sparse": _sparse_claims, "batch": _batch_claims,
     }  # fmt: skip
-    return list(makers[record["suite"]](record["rows"])) if record["suite"] in makers else []
+    return list(makers[record["suite"]](rows(record))) if record["suite"] in makers else []
 
 
 def origin(record: Record) -> str:
     """On what, when and with which versions a record was made, in one line."""
-    device, versions = record["device"], record.get("versions", {})
-    listed = ", ".join(f"{name} {number}" for name, number in versions.items())
-    return f"{device['device']}, driver {device.get('driver', '?')}, {listed}, {record['date'][:10]}"
+    driver = record["device_state"]["before"].get("driver_version", "unknown")
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items() if name != "convladder")
+    return f"{record['device']['device']}, driver {driver}, {versions}, {record['date'][:10]}"
+
+
+def held_down(record: Record) -> str:
+    """What held the clocks down before or after the measurement; empty where nothing did or nothing can tell."""
+    reasons = {state.get("held_down_by", "") for state in record["device_state"].values()}
+    return ", ".join(sorted(reasons - {"", "nothing", "idle"}))
 
 
 # ---- choosing rows
@@ -242,10 +249,15 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
                 )
             )  # fmt: skip
         yield Table(f"{NETWORKS.get(network, network)}, batch {_values(rows, 'batch')[0]}", columns, tuple(lines))
-    yield networks(rows)
+    yield _networks(rows)
 
 
-def networks(rows: list[Row]) -> Table:
+def networks_of(record: Record) -> Table:
+    """Of the suite `sparse`, what its networks came to."""
+    return _networks(rows(record))
+
+
+def _networks(rows: list[Row]) -> Table:
     """Each network's sparse layers together, and the geometric mean of the ratios of its layers."""
     columns = (
         "network", "layers", "best rungs, ms", "cuBLAS batched", "by image", "cuSPARSE", "cuDNN FP32",

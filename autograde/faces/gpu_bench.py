@@ -1,0 +1,73 @@
+"""`convladder bench` for the suites that need a GPU: progress, tables, record and picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from ...kernels import recorded
+from ...kernels.bench import compare, plots, readme, tables
+from ...kernels.bench.cases import SUITES
+from ...kernels.errors import BackendError
+
+
+def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
+    """Measure a suite here, or take what is recorded of it; show it, and write what is asked for.
+
+    Raises BackendError where there is no GPU and nothing is recorded.
+    """
+    records = recorded.load(suite) if kept else [_measured(suite, console)]
+    if not records:
+        raise BackendError(f"nothing is recorded of the suite {suite}: run `convladder bench {suite} --keep` on a GPU")
+    for record in records:
+        _show(record, console, kept)
+        if keep:
+            file = recorded.path(suite, record["device"]["device"])
+            recorded.save(record, file)
+            console.print(f"kept in {file}", soft_wrap=True)
+        if out:
+            recorded.save(record, out)
+            console.print(f"written to {out}", soft_wrap=True)
+        if plot:
+            plots.save(record, plot)
+            console.print(f"drawn into {plot}", soft_wrap=True)
+
+
+def rewrite_readme(file: Path, console: Console) -> None:
+    """Write the recorded results into a README."""
+    records = {suite: found[0] for suite in SUITES if (found := recorded.load(suite))}
+    changed = readme.rewrite(file, records)
+    console.print(f"{file}: {'rewritten' if changed else 'unchanged'}, from {len(records)} recorded suites")
+
+
+def _measured(suite: str, console: Console) -> dict[str, Any]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(suite, total=None)
+
+        def advance(done: int, total: int, name: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{suite}: {name}")
+
+        return compare.measure(suite, advance)
+
+
+def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
+    console.print(("recorded on " if kept else "measured on ") + tables.origin(record), soft_wrap=True)
+    if reasons := tables.held_down(record):
+        console.print(f"the clocks were held down by: {reasons}")
+    for table in tables.tables(record):
+        shown = Table(*table.columns, title=table.title, title_justify="left", box=None, header_style="bold")
+        for column in shown.columns[1:]:
+            column.justify = "right"
+        for row in table.rows:
+            shown.add_row(*row)
+        console.print(shown)
+    for verdict in tables.verdicts(record):
+        console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
+    refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]
+    for case, way, why in refused:
+        console.print(f"{case}: not by {way}: {why}", soft_wrap=True)

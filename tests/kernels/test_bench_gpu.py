@@ -1,0 +1,181 @@
+"""The GPU suites: their problems, what their records say, and a whole small run where there is a GPU."""
+
+import json
+import math
+
+import pytest
+
+from convladder.kernels import recorded
+from convladder.kernels.bench import cases, compare, plots, readme, tables
+from convladder.kernels.layouts import ConvGeometry
+from convladder.kernels.rungs import LADDER
+
+DEVICE = {
+    "device": {"device": "Some GPU"},
+    "device_state": {"before": {"driver_version": "1.2", "held_down_by": "nothing"}, "after": {}},
+    "versions": {"convladder": "0", "CuPy": "14.2"},
+    "date": "2026-01-02T03:04:05+00:00",
+    "limits": {"bandwidth_gbs": 3000.0, "peak_gflops": 60_000.0, "load_peak_gwords": 8000.0},
+}
+
+
+def record(suite: str, us) -> dict:
+    """What a GPU would have given if each way took us(case, way) microseconds."""
+    solved = []
+    for case in cases.cases(suite):
+        ways = [
+            {"way": way, "us": us(case, way), **compare._beside_limits(case, way, us(case, way), DEVICE["limits"])}
+            for way in case.ways
+        ]
+        solved.append({"case": case.name, **case.about, "pattern": case.pattern, "nnz": case.nnz, "ways": ways})
+    made = {"suite": suite, **DEVICE, "cases": solved}
+    if suite == "sparse":
+        made["crossover"] = list(compare.crossovers(compare.rows(made)))
+    return made
+
+
+def simple(case: cases.Case, way: str) -> float:
+    """Dense ways take 1 us for each million products, sparse ones 4 us for each million non-zero products."""
+    g = case.geometry
+    outputs = g.N * g.P * g.Q
+    sparse = way.startswith("cusparse") or (way in LADDER and LADDER[way].column is not None)
+    products = 4 * case.nnz if sparse else math.prod(g.w_shape)
+    return 1e-6 * outputs * products + 1
+
+
+@pytest.mark.parametrize("suite", cases.SUITES)
+def test_every_way_of_a_suite_is_a_rung_or_a_library(suite):
+    for case in cases.cases(suite):
+        assert case.ways
+        for way in case.ways:
+            assert way in LADDER or way.split()[0] in ("cudnn", "cublas", "cusparse")
+
+
+def test_every_rung_is_measured_in_some_suite():
+    measured = {way for suite in cases.SUITES for case in cases.cases(suite) for way in case.ways}
+    assert set(LADDER) - measured <= {name for name in LADDER if name.startswith("gemv")}
+
+
+def test_the_suites_hold_what_the_sources_measured():
+    sizes = {case.about["size"] for case in cases.cases("direct")}
+    assert sizes >= {31, 63, 127, 255, 511, 4095}
+    layers = [case for case in cases.cases("sparse") if "network" in case.about]
+    assert {case.pattern for case in layers} == {"random", "uneven"}
+    assert {case.about["network"] for case in layers} >= {"alexnet", "googlenet", "resnet50"}
+    assert {case.geometry.groups for case in layers if case.about["network"] == "alexnet"} == {1, 2}
+    assert {case.about["batch"] for case in cases.cases("batch")} >= {1, 64, 192}
+
+
+@pytest.mark.parametrize("suite", cases.SUITES)
+def test_a_record_can_be_kept_shown_and_drawn(suite, tmp_path):
+    made = record(suite, simple)
+    file = recorded.path(suite, "Some GPU", tmp_path)
+    recorded.save(made, file)
+    assert recorded.load(suite, folder=tmp_path) == [json.loads(json.dumps(made))]
+    for table in tables.tables(made):
+        assert table.rows
+        assert {len(row) for row in table.rows} == {len(table.columns)}
+        assert not any("nan" in cell for row in table.rows for cell in row)
+    plots.save(made, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_crossover_lies_where_the_times_meet():
+    found = record("sparse", simple)["crossover"]  # 4 (1 - sparsity) = 1
+    assert {row["dense"] for row in found} == {"cudnn", "cublas"}
+    assert {row["layer"] for row in found} == {"conv2", "conv3", "conv4", "conv5"}
+    assert all(row["sparsity"] == pytest.approx(0.75, abs=0.01) for row in found)
+
+
+def test_where_sparse_is_never_faster_there_is_no_crossover():
+    found = record("sparse", lambda case, way: 100.0 if way in LADDER else 1.0)["crossover"]
+    assert all(row["sparsity"] is None for row in found)
+
+
+def test_verdicts_follow_the_figures():
+    slow = {"csr_global": 4.0, "csr": 2.0}
+    made = record("sparse", lambda case, way: slow.get(way, 1.0) if way in LADDER else 3.0)
+    told = {v.claim: v.measured for v in tables.verdicts(made)}
+    if "csr_tiled" in LADDER:
+        (steps,) = {text for claim, text in told.items() if "46.7" in claim and "with groups" in text} or {""}
+        assert "+100 %, +100 %, +100 %, +100 %; the tiles by themselves +100 %" in steps
+    direct = record("direct", lambda case, way: 1.0 if way in LADDER else 2.0)
+    told = {v.claim: v.measured for v in tables.verdicts(direct)}
+    assert told["hand-written kernels are faster than cuDNN on inputs of 31 to 511"].startswith("holds")
+    assert told["cuDNN is about 6 times as fast on large inputs"].startswith("does not hold")
+
+
+def test_limits_follow_from_bytes_and_operations():
+    g = ConvGeometry(N=1, C=1, H=1, W=1000, K=1000, R=1, S=1)
+    limits = {"bandwidth_gbs": 1.0, "peak_gflops": 1.0, "load_peak_gwords": 1.0}
+    case = cases.Case("tall", g, (), nnz=500)
+    dense = compare._beside_limits(case, "cublas batched", 2000.0, limits)
+    assert dense["limit_us"] == pytest.approx(4 * (1000 + 1000 + 1000 * 1000) * 1e-3, rel=1e-3)  # the bytes
+    sparse = compare._beside_limits(case, "csr", 1000.0, limits)
+    assert sparse["loads_us"] == 500 * 1000 * 1e-3
+    assert sparse["percent_of_loads"] == 50.0
+    assert dense["ce"] == pytest.approx(2 * 1000 * 1000 / 2e6, rel=1e-3)
+
+
+def test_the_readmes_results_are_written_between_its_markers(tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text(f"above\n{readme.BEGIN}\nout of date\n{readme.END}\nbelow\n")
+    records = {suite: record(suite, simple) for suite in cases.SUITES}
+    assert readme.rewrite(file, records)
+    assert not readme.rewrite(file, records)  # the same again
+    text = file.read_text()
+    assert text.startswith(f"above\n{readme.BEGIN}\nRecorded on Some GPU, driver 1.2, CuPy 14.2, 2026-01-02")
+    assert text.endswith(f"{readme.END}\nbelow\n")
+    assert "out of date" not in text
+    assert "ResNet-50" in text
+
+
+def test_a_readme_without_markers_is_left_alone(tmp_path):
+    file = tmp_path / "README.md"
+    file.write_text("nothing here\n")
+    with pytest.raises(readme.MarkerError, match="needs the line"):
+        readme.rewrite(file, {})
+    assert file.read_text() == "nothing here\n"
+
+
+def test_clocks_that_were_held_down_are_told():
+    made = record("gemm", simple)
+    assert tables.held_down(made) == ""
+    made["device_state"] = {"before": {"held_down_by": "nothing"}, "after": {"held_down_by": "power cap"}}
+    assert "power cap" in readme.results({"gemm": made})
+
+
+# ---- on a GPU
+
+
+@pytest.mark.gpu
+def test_a_small_case_is_checked_and_timed_in_every_way(monkeypatch):
+    g = ConvGeometry(N=3, C=4, H=10, W=9, K=6, R=3, S=3, pad=(1, 1), groups=2)
+    ways = ("direct", "gemm_coalesced", *cases.SPARSE_RUNGS, *cases.CUDNN, *cases.LOWERED_DENSE, "cublas converted",
+            *cases.LOWERED_SPARSE, "direct_guarded")  # fmt: skip
+    monkeypatch.setattr(compare, "cases", lambda suite: [cases.Case("small", g, ways, nnz=40, pattern="uneven")])
+    made = compare.measure("direct", rounds=5)
+    solved = {row["way"]: row for row in compare.rows(made)}
+    assert "needs" in solved.pop("direct_guarded")["refused"]  # groups
+    for row in solved.values():
+        assert row["us"] > 0
+        assert row["us_quartiles"][0] <= row["us"] <= row["us_quartiles"][1]
+    assert solved["cublas batched"]["how"] == "queue"
+    assert solved["direct"]["how"] == "graph"
+    assert solved["cudnn fp32 nchw"]["plan"]
+    assert made["limits"]["bandwidth_gbs"] > 10
+    assert {"CuPy", "cuDNN", "cuBLAS", "cuSPARSE"} <= set(made["versions"])
+
+
+@pytest.mark.gpu
+def test_the_kernels_of_a_library_can_be_told():
+    import cupy
+
+    from convladder.kernels import activity
+
+    pytest.importorskip("cupti", reason="needs cupti-python")
+    a = cupy.ones((256, 256), cupy.float32)
+    cupy.matmul(a, a)
+    found = activity.launches(lambda: cupy.matmul(a, a))
+    assert found
+    assert all(math.prod(k.block) % 32 == 0 and k.registers > 0 for k in found)
