@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import importlib.metadata
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import __version__
 from .. import cublas, cudnn, cusparse, oracle, stopwatch
 from ..errors import BackendError, ConvladderError
 from ..gpu import cupy_module, device_facts, fp32_peak_gflops, load_peak_gwords
@@ -70,7 +70,7 @@ def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def versions() -> dict[str, str]:
     """Of what the times depend on; what is not installed is left out."""
-    found = {"convladder": importlib.metadata.version("convladder"), "CuPy": cupy_module().__version__}
+    found = {"convladder": __version__, "CuPy": cupy_module().__version__}
     for name, version in (("cuDNN", cudnn.version), ("cuBLAS", cublas.version), ("cuSPARSE", cusparse.version)):
         with contextlib.suppress(BackendError):
             found[name] = version()
