@@ -23,6 +23,7 @@ from ..judge.record import CheckRecord
 from ..judge.spec import ExplainTask, KernelTask, Spec, Task
 from ..judge.submission import Answer
 from . import report, terminal, traffic
+from .lanes import LaneMap, lane_map, worst
 
 #: Names the seeds of the public inputs: students may know them.
 _PUBLIC = b"public"
@@ -57,17 +58,21 @@ class Checked:
 
 @dataclass
 class Measured:
-    """What `measure` gives back: the engine's counters of one run, by source line."""
+    """What `measure` gives back: the engine's counters of one run, by source line, and what a warp touches."""
 
     title: str
     seen: traffic.Traffic = field(repr=False)
     counters: Mapping[str, float] = field(repr=False)
+    lanes: Sequence[LaneMap] = field(repr=False, default=())
 
     def __repr__(self) -> str:
-        return f"{self.title}\n{terminal.as_text(terminal.traffic(self.seen))}".rstrip()
+        shown = [self.title, terminal.as_text(terminal.traffic(self.seen))]
+        if (drawn := worst(self.lanes)) is not None:
+            shown.append(terminal.as_text(terminal.lane_map(drawn)))
+        return "\n".join(shown).rstrip()
 
     def _repr_html_(self) -> str:
-        return report.traffic_html(self.seen, self.title)
+        return report.traffic_html(self.seen, self.title, self.lanes)
 
 
 class Lab:
@@ -282,9 +287,10 @@ def check(task: str | None = None) -> Checked:
     return Checked(records, lab.titles(), sources, notes)
 
 
-def measure(task: str) -> Measured:
+def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
     """Run a kernel task on its measuring case and show what it moved, line by line.
 
+    block, warp  linear indices of the warp whose lanes are drawn
     Raises NotebookError where its cell has not been run, is no kernel or does not run without faults.
     """
     lab = _opened()
@@ -294,13 +300,14 @@ def measure(task: str) -> Measured:
     if task not in lab.answers:
         raise NotebookError(_not_run(chosen))
     answer = lab.answers[task]
-    found = checking.measure_task(lab.spec, task, answer, lab.worker, secret=_PUBLIC)
+    found = checking.measure_task(lab.spec, task, answer, lab.worker, secret=_PUBLIC, watch=(block, warp))
     if found.problem:
         raise NotebookError(f"{task} cannot be measured: {found.problem}")
     counters = total(counted for _, counted in found.launches)
     sizes = ", ".join(f"{name}={value:g}" for name, value in found.symbols.items())
     title = f"{chosen.title}: {found.case} ({sizes})"
-    return Measured(title, traffic.arrange(counters, answer.source()), found.totals)
+    drawn = [m for access in found.lanes if (m := lane_map(access)) is not None]
+    return Measured(title, traffic.arrange(counters, answer.source()), found.totals, drawn)
 
 
 def _not_run(task: Task) -> str:

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from ..course.grades import Grades, file_stem, write_atomically
 from ..judge.record import CheckRecord, SubmissionRecord
 from .example import Example, example
+from .lanes import LaneMap, lane_map, worst
 from .pictures import wrong_map
 from .traffic import Traffic
 
@@ -167,6 +168,7 @@ class CheckView:
     caption: str = ""
     why: str = ""
     example: Example | None = None
+    lanes: LaneMap | None = None
 
 
 @dataclass
@@ -200,6 +202,8 @@ def check_view(check: CheckRecord, source: str = "") -> CheckView:
     if drawn is not None:
         view.picture, view.sketch, view.caption = drawn.svg(), drawn.text(), drawn.caption
     view.example = example(evidence)
+    access = evidence.get("lanes")
+    view.lanes = lane_map(access) if isinstance(access, dict) else None
     told = evidence.get("why")
     view.why = plain(str(told.get("sentence", ""))) if isinstance(told, dict) else ""
     return view
@@ -363,9 +367,10 @@ def compiled_html(kernels: Sequence[str], found: Sequence[Complaint], hint: str)
     )
 
 
-def traffic_html(seen: Traffic, title: str) -> str:
-    """Counters by source line, below a notebook cell."""
-    return environment().get_template("traffic.html.j2").render(traffic=seen, title=title)
+def traffic_html(seen: Traffic, title: str, drawn: Sequence[LaneMap] = ()) -> str:
+    """Counters beside each line of the source, below a notebook cell; what a warp touches, the worst access open."""
+    page = environment().get_template("traffic.html.j2")
+    return page.render(traffic=seen, title=title, maps=drawn, worst=worst(drawn))
 
 
 def class_page(grades: Grades, title: str) -> str:

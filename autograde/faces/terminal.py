@@ -14,6 +14,7 @@ from rich.text import Text
 from ..course.grades import Grades
 from ..judge.record import CheckRecord, SubmissionRecord
 from .example import Example
+from .lanes import LaneMap
 from .report import (
     BY_HAND,
     FAILED,
@@ -82,6 +83,8 @@ def _check(check: CheckView) -> list[RenderableType]:
         parts.append(_indented(Text(check.why)))
     if check.sketch:
         parts.append(_indented(Text(check.sketch)))
+    if check.lanes:
+        parts.append(Padding(lane_map(check.lanes), (0, 0, 0, 4)))
     if check.example:
         parts.append(_indented(_example(check.example, check.why)))
     if check.help:
@@ -190,7 +193,7 @@ def traffic(seen: Traffic) -> RenderableType:
     parts: list[RenderableType] = []
     if seen.rows:
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for name in ("line", "source", "array", "requests", "sectors", "ideal", "per request"):
+        for name in ("line", "source", "array", "requests", "lanes", "sectors", "ideal", "per req."):
             right = name not in ("source", "array")
             table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="ellipsis")
         for row in seen.rows:
@@ -200,6 +203,7 @@ def traffic(seen: Traffic) -> RenderableType:
                 Text(plain(row.text), no_wrap=True, overflow="ellipsis"),
                 Text(plain(f"{row.op} {row.array}")),
                 f"{row.requests:,}",
+                f"{row.lanes:.1f}",
                 f"{row.sectors:,}",
                 f"{row.ideal:,}",
                 Text(f"{row.per_request:.1f}{' !' if row.wasteful else ''}", style),
@@ -207,6 +211,11 @@ def traffic(seen: Traffic) -> RenderableType:
         parts.append(table)
     parts += [Text(line) for line in seen.totals]
     return Group(*parts)
+
+
+def lane_map(drawn: LaneMap) -> RenderableType:
+    """What the lanes of a warp touch, a character an element."""
+    return Group(Text(plain(drawn.title), "bold"), Text(plain(drawn.text())), Text(plain(drawn.caption), "dim"))
 
 
 def as_text(drawn: RenderableType, width: int = 100) -> str:

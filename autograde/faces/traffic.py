@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...kernels.result import Access, Branch, Counters
+
+#: A longer text is not shown line by line.
+_LONG = 80
 
 #: A line that moves more than this many times the ideal number of sectors is pointed out.
 _WASTE = 1.5
@@ -21,8 +24,14 @@ class TrafficRow:
     array: str
     op: str
     requests: int
+    threads: int
     sectors: int
     ideal: int
+
+    @property
+    def lanes(self) -> float:
+        """Active lanes of a request, on average."""
+        return self.threads / self.requests
 
     @property
     def per_request(self) -> float:
@@ -34,9 +43,22 @@ class TrafficRow:
 
 
 @dataclass(frozen=True)
+class SourceLine:
+    """One line of the kernel with what it moves, and its branches in words."""
+
+    number: int
+    text: str
+    rows: list[TrafficRow]
+    branches: str = ""
+
+
+@dataclass(frozen=True)
 class Traffic:
+    """`rows` are the accesses in the order of the source, `lines` the kernels' text with them."""
+
     rows: list[TrafficRow]
     totals: list[str]
+    lines: list[SourceLine] = field(default_factory=list)
 
 
 def from_json(counters: Mapping[str, Any]) -> Counters:
@@ -52,20 +74,43 @@ def _known(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def arrange(counters: Counters, source: str) -> Traffic:
-    """Rows in the order of the source, with each line's own text; totals as sentences."""
+    """Rows in the order of the source, with each line's own text; the text itself; totals as sentences."""
     lines = source.expandtabs(4).splitlines()
     sums: dict[tuple[int, str, str], list[int]] = {}
     for a in counters.accesses:
-        cell = sums.setdefault((a.line, a.array, a.op), [0, 0, 0])
-        cell[0] += a.requests
-        cell[1] += a.sectors
-        cell[2] += a.sectors_ideal
+        cell = sums.setdefault((a.line, a.array, a.op), [0, 0, 0, 0])
+        for i, value in enumerate((a.requests, a.threads, a.sectors, a.sectors_ideal)):
+            cell[i] += value
     rows = [
         TrafficRow(line, lines[line - 1].strip() if 0 < line <= len(lines) else "", array, op, *cell)
         for (line, array, op), cell in sorted(sums.items())
         if cell[0]
     ]
-    return Traffic(rows, list(_totals(counters)))
+    return Traffic(rows, list(_totals(counters)), _listing(lines, rows, counters.branches))
+
+
+def _listing(lines: Sequence[str], rows: Sequence[TrafficRow], branches: Sequence[Branch]) -> list[SourceLine]:
+    """From the first kernel to the last line; of a long text only what is counted, with its neighbours."""
+    divergent: dict[int, list[int]] = {}
+    for b in branches:
+        cell = divergent.setdefault(b.line, [0, 0])
+        cell[0] += b.divergent
+        cell[1] += b.executed
+    counted = {r.line for r in rows} | {line for line, (split, _) in divergent.items() if split}
+    first = next((n for n, text in enumerate(lines, 1) if "__global__" in text), 1)
+    last = max((n for n, text in enumerate(lines, 1) if text.strip()), default=0)
+    shown = range(min([first, *(n for n in counted if n)]), last + 1)
+    if len(shown) > _LONG:
+        shown = [n for n in shown if counted & {n - 1, n, n + 1}]  # type: ignore[assignment]
+    unplaced = [SourceLine(0, "", own, "")] if (own := [r for r in rows if not 0 < r.line <= len(lines)]) else []
+    return unplaced + [
+        SourceLine(n, lines[n - 1], [r for r in rows if r.line == n], _branching(*divergent.get(n, (0, 0))))
+        for n in shown
+    ]
+
+
+def _branching(divergent: int, executed: int) -> str:
+    return f"{divergent:,} of {executed:,} branches split" if divergent else ""
 
 
 def _totals(c: Counters) -> Iterable[str]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .check import check_task, measure_task
     from .judging import judge
-    from .kernel_task import Measurement
+    from .measurement import Measurement
     from .record import CheckRecord, SubmissionRecord
     from .sandbox import SandboxError, SandboxPolicy, Worker, open_worker
     from .spec import Spec, SpecError, load
     from .submission import Answer, Submission, SubmissionError, read
 
 _HOME = {
-    "check_task": "check", "measure_task": "check", "judge": "judging", "Measurement": "kernel_task",
+    "check_task": "check", "measure_task": "check", "judge": "judging", "Measurement": "measurement",
     "CheckRecord": "record", "SubmissionRecord": "record",
     "SandboxError": "sandbox", "SandboxPolicy": "sandbox", "Worker": "sandbox", "open_worker": "sandbox",
     "Spec": "spec", "SpecError": "spec", "load": "spec",

@@ -20,9 +20,10 @@ from convladder.kernels import expression
 from convladder.kernels.errors import BackendError
 from convladder.kernels.expression import ExpressionError
 
-from . import counterexample, counting, kernel_task, python_task, score
+from . import counterexample, counting, kernel_task, lanes, measurement, python_task, score
 from . import timing as measured
-from .kernel_task import Judgement, Measurement
+from .kernel_task import Judgement
+from .measurement import Measurement
 from .record import CheckRecord
 from .sandbox import Worker
 from .score import PlannedCheck, Timing
@@ -84,10 +85,12 @@ def check_task(
 
 
 def measure_task(
-    spec: Spec, task: str, text: str | Answer, worker: Worker, *, secret: bytes = b"", case: str | None = None
-) -> Measurement:
+    spec: Spec, task: str, text: str | Answer, worker: Worker, *, secret: bytes = b"", case: str | None = None,
+    watch: tuple[int, int] | None = None,
+) -> Measurement:  # fmt: skip
     """The counters of a kernel task's text on its measuring case (or another public one).
 
+    watch  (block, warp), linear indices: what each lane of that warp touches is noted too
     Raises SpecError where the task is no kernel or has no such case, SandboxError where no worker starts.
     """
     found = spec.task(task)
@@ -97,7 +100,7 @@ def measure_task(
     if case is not None and case not in public:
         raise SpecError(f"{task} has no case {case!r}: its cases are {', '.join(public)}")
     answer = Answer(text) if isinstance(text, str) else text
-    return kernel_task.measure(spec.lab, found, answer, worker, secret, case)
+    return measurement.measure(spec.lab, found, answer, worker, secret, case, watch)
 
 
 def _all_failed(task: Task, checks: list[PlannedCheck], why: str) -> Iterator[CheckRecord]:
@@ -126,6 +129,9 @@ def _check_kernel(
     def explained(found: Judgement) -> Judgement:
         return counterexample.shown(found, task, result, answer, worker)
 
+    def pictured(found: Judgement) -> Judgement:
+        return lanes.shown(found, task, result, answer, worker)
+
     judged: dict[str, Callable[[], Judgement]] = {
         "compiles": lambda: kernel_task.compiles(result),
         "runs": lambda: explained(kernel_task.runs(result, answer)),
@@ -133,7 +139,7 @@ def _check_kernel(
         "hidden": lambda: kernel_task.hidden(result, answer),
     }
     for t in task.counters:
-        judged[f"counters.{t.name}"] = lambda t=t: kernel_task.threshold(task, t, result, answer)  # type: ignore[misc]
+        judged[f"counters.{t.name}"] = lambda t=t: pictured(kernel_task.threshold(task, t, result, answer))  # type: ignore[misc]
     if (goal := task.target) is not None:
         judged["target"] = lambda: _target(spec, task, goal, result, answer, worker, timing, secret, known)
     records: list[CheckRecord] = []

@@ -147,9 +147,9 @@ def judge_target(
     return Verdict(share, value, tuple(broken), evidence)
 
 
-def most_wasteful(launches: Sequence[Counters]) -> Access | None:
-    """The access that moves the most sectors beyond its ideal; None where none is wasted."""
-    accesses = [a for c in launches for a in c.accesses if a.sectors > a.sectors_ideal]
+def most_wasteful(launches: Sequence[Counters], op: str = "") -> Access | None:
+    """The access (load or store, if named) that moves the most sectors beyond its ideal; None if none is wasted."""
+    accesses = [a for c in launches for a in c.accesses if a.sectors > a.sectors_ideal and op in ("", a.op)]
     return max(accesses, key=lambda a: a.sectors - a.sectors_ideal, default=None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +16,6 @@ from convladder.kernels.errors import BackendError
 from convladder.kernels.result import Counters, Fault
 
 from . import counting, device_lock, diagnosis
-from .counting import Numbers
 from .problems import PROBLEMS, Instance, Problem
 from .record import CheckRecord
 from .sandbox import SandboxError, Worker, WorkerError
@@ -261,7 +260,7 @@ def runs(result: Run, answer: Answer) -> Judgement:
     """No fault on any public case, and something was written."""
     public = [r for r in result.cases if not r.case.hidden]
     for r in public:
-        if (failed := _misbehaviour(r, answer)) is not None:
+        if (failed := misbehaviour(r, answer)) is not None:
             return failed
     if not any(r.written() for r in public):
         names = " and ".join(o.name for o in public[0].instance.outputs)
@@ -269,7 +268,7 @@ def runs(result: Run, answer: Answer) -> Judgement:
     return Judgement(True, f"no fault on {len(public)} cases")
 
 
-def _misbehaviour(r: CaseRun, answer: Answer) -> Judgement | None:
+def misbehaviour(r: CaseRun, answer: Answer) -> Judgement | None:
     evidence = _case_evidence(r)
     on_case = f"Case {r.case.name!r}: {_sizes(r.case)}"
     if r.error:
@@ -327,7 +326,7 @@ def hidden(result: Run, answer: Answer) -> Judgement:
     """As runs and correct, on the cases that students do not see; `category` is what they are told."""
     cases = [r for r in result.cases if r.case.hidden]
     for r in cases:
-        if (failed := _misbehaviour(r, answer)) is not None:
+        if (failed := misbehaviour(r, answer)) is not None:
             return failed
         if (wrong := r.wrong()) is not None:
             evidence = {**_case_evidence(r), **wrong.evidence(), "category": "wrong values on a hidden case"}
@@ -360,7 +359,8 @@ def _worst(value: str, launches: list[Counters], answer: Answer) -> tuple[str, d
             f". Most at{at_line(branch.line, answer).removeprefix(',')}: {branch.divergent} of {branch.executed} splits"
         )
         return said, dict(branch.__dict__)
-    access = counting.most_wasteful(launches)
+    ops = [op for op in ("load", "store") if f"{op}_" in value]
+    access = counting.most_wasteful(launches, ops[0] if len(ops) == 1 else "")
     if access is None or not any(word in value for word in ("sectors", "bytes", "requests")):
         return "", None
     said = (
@@ -397,53 +397,7 @@ def _required(result: Run, case: str) -> CaseRun:
     return found
 
 
-# ---- measuring
-
-
-@dataclass
-class Measurement:
-    """The engine's account of a kernel on one case, for measure() and its pictures.
-
-    problem   why there is none: the text does not compile, or misbehaves; "" where all went well
-    launches  (kernel, counters) in order; lines in them are lines of the cell
-    totals    every counter that a threshold may name
-    """
-
-    task: str
-    case: str
-    symbols: dict[str, int | float]
-    problem: str = ""
-    launches: list[tuple[str, Counters]] = field(default_factory=list)
-    totals: Numbers = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        return {
-            "task": self.task, "case": self.case, "symbols": self.symbols, "problem": self.problem,
-            "launches": [{"kernel": name, "lines": list(_lines(c)), "branches": [b.__dict__ for b in c.branches]}
-                         for name, c in self.launches],
-            "totals": self.totals, "faults": [fault_json(f) for f in self.faults],
-        }  # fmt: skip
-
-
-def _lines(counters: Counters) -> Iterator[dict[str, Any]]:
-    for access in counters.accesses:
-        yield dict(access.__dict__)
-
-
-def measure(lab: str, task: KernelTask, answer: Answer, worker: Worker, secret: bytes, case: str | None) -> Measurement:
-    chosen = task.case(case or task.measure_case)
-    result = run(lab, task, answer, worker, on="sim", secret=secret, cases=[chosen])
-    measured = Measurement(task.name, chosen.name, dict(chosen.symbols), result.broken)
-    for r in result.cases:
-        measured.symbols = dict(r.instance.symbols)
-        failed = _misbehaviour(r, answer)
-        measured.problem = failed.rationale if failed else ""
-        measured.faults = r.faults
-        measured.launches = r.launches
-        measured.totals = counting.numbers([c for _, c in r.launches])
-    return measured
+# ---- records
 
 
 def record(check: str, task: KernelTask, maximum: float, found: Judgement, is_hidden: bool) -> CheckRecord:

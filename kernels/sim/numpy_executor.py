@@ -101,7 +101,8 @@ class _Executor:
 
     def _blocks(self) -> Iterable[int]:
         only = self.observer.only_block if self.observer else None
-        return range(self.launch.blocks) if only is None else [only]
+        every = range(self.launch.blocks)
+        return every if only is None else [only] if only in every else []
 
     def record(self, pc: int, code: int, array: int, thread: int, block: int, address: int, other: int) -> None:
         """Note a misbehaviour; only the first of its kind at an instruction and array is kept."""

@@ -1,0 +1,231 @@
+"""Which element each lane of a warp touches, drawn over the array: as SVG for pages, as characters for terminals."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+
+_ELEMENT, _SECTOR = 4, 32
+#: Rows and columns of a plane that are drawn at most, and the elements in a row where an array has no planes.
+_MOST_ROWS, _MOST_COLUMNS, _FLAT_ROW = 34, 66, 32
+#: A plane with no more rows is drawn whole.
+_FEW_ROWS = 12
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Box:
+    """The part of a plane that is drawn; rows and columns outside of the plane are its padding."""
+
+    top: int
+    left: int
+    rows: int
+    columns: int
+
+    def places(self) -> Iterator[Iterator[Place]]:
+        """Row after row."""
+        for p in range(self.top, self.top + self.rows):
+            yield ((p, q) for q in range(self.left, self.left + self.columns))
+
+
+@dataclass(frozen=True)
+class LaneMap:
+    """One request of a warp over a plane of the array.
+
+    title    what is drawn, in a line
+    caption  the plane, and how to read it
+    inside   rows and columns of the plane
+    lanes    the lanes that touch an element (row, column)
+    frames   the touched sectors: row, first column, length
+    waste    sectors that are moved beyond the ideal
+    """
+
+    line: int
+    title: str
+    caption: str
+    box: Box
+    inside: tuple[int, int]
+    lanes: Mapping[Place, tuple[int, ...]]
+    frames: Sequence[tuple[int, int, int]]
+    waste: int
+
+    def text(self) -> str:
+        """A character an element: the lane in base 32, `*` for several lanes, `░` for the padding."""
+        return "\n".join("".join(map(self._character, row)).rstrip() for row in self.box.places())
+
+    def _character(self, place: Place) -> str:
+        lanes = self.lanes.get(place, ())
+        if lanes:
+            return _DIGITS[lanes[0]] if len(lanes) == 1 else "*"
+        return "·" if _is_inside(place, self.inside) else "░"
+
+    def svg(self) -> Markup:
+        box = self.box
+        size = max(14, min(20, 640 // max(box.rows, box.columns)))
+        shapes = [self._square(place, size) for row in box.places() for place in row]
+        shapes += [
+            f'<rect x="{(q - box.left) * size + 1}" y="{(p - box.top) * size + 1}" width="{length * size - 2}" '
+            f'height="{size - 2}" rx="3" style="fill:none;stroke:var(--bad);stroke-width:1.8"/>'
+            for p, q, length in self.frames
+        ]
+        width, height = box.columns * size + 2, box.rows * size + 2
+        return Markup(
+            '<svg role="img" aria-label="{}" width="{}" height="{}" viewBox="-1 -1 {} {}" '
+            'style="font-family:system-ui,sans-serif;text-anchor:middle">{}</svg>'
+        ).format(escape(f"{self.title}. {self.caption}"), width, height, width, height, Markup("".join(shapes)))
+
+    def _square(self, place: Place, size: int) -> str:
+        x, y = (place[1] - self.box.left) * size, (place[0] - self.box.top) * size
+        lanes, inside = self.lanes.get(place, ()), _is_inside(place, self.inside)
+        fill = "var(--bar)" if lanes else "var(--panel)" if inside else "none"
+        dashes = "" if inside else ";stroke-dasharray:2 2"
+        style = f"fill:{fill};stroke:var(--line){dashes}"
+        square = f'<rect x="{x}" y="{y}" width="{size}" height="{size}" style="{style}"/>'
+        if not lanes:
+            return square
+        label = str(lanes[0]) if len(lanes) == 1 else f"×{len(lanes)}"
+        points = size * (0.56 if len(label) < 3 else 0.44)
+        at = f'x="{x + size / 2:g}" y="{y + size * 0.7:g}"'
+        return f'{square}<text {at} style="fill:var(--fg);font-size:{points:.1f}px">{label}</text>'
+
+
+def worst(drawn: Sequence[LaneMap]) -> LaneMap | None:
+    """The access that wastes most; of several the one that touches most."""
+    return max(drawn, key=lambda m: (m.waste, len(m.frames)), default=None)
+
+
+def _is_inside(place: Place, inside: tuple[int, int]) -> bool:
+    return 0 <= place[0] < inside[0] and 0 <= place[1] < inside[1]
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the lanes of one execution touch, as elements of four bytes."""
+
+    elements: Mapping[int, range]  # by lane
+
+    @classmethod
+    def of(cls, size: int, offsets: Sequence[int | None]) -> _Request:
+        return cls(
+            {lane: range(o // _ELEMENT, (o + size) // _ELEMENT) for lane, o in enumerate(offsets) if o is not None}
+        )
+
+    @property
+    def distinct(self) -> set[int]:
+        return {e for touched in self.elements.values() for e in touched}
+
+    @property
+    def sectors(self) -> list[int]:
+        return sorted({e * _ELEMENT // _SECTOR for e in self.distinct})
+
+    @property
+    def ideal(self) -> int:
+        return -(-len(self.distinct) * _ELEMENT // _SECTOR)
+
+    def said(self) -> str:
+        lanes, sectors = len(self.elements), len(self.sectors)
+        would = f", {self.ideal} would do" if sectors > self.ideal else ""
+        return f"{_count(lanes, 'lane')} touch{'es' * (lanes == 1)} {_count(sectors, 'sector')}{would}"
+
+
+def lane_map(access: Mapping[str, Any]) -> LaneMap | None:
+    """Draw one access as judge.lanes gives it: the plane that most lanes touch. None where nothing can be drawn."""
+    try:
+        request = _Request.of(int(access["size"]), access["offsets"])
+        shape = tuple(int(n) for n in access["shape"])
+        border, array, line = int(access["border"]), str(access["array"]), int(access["line"])
+        title = (
+            f"line {line}, {access['op']} of {array}: {request.said()} "
+            f"(warp {int(access['warp'])} of block {int(access['block'])})"
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not request.distinct or min(request.distinct) < 0:
+        return None
+    beyond = max(request.distinct) + 1
+    flat = len(shape) < 2 or math.prod(shape) < beyond
+    if flat:
+        shape, border = (-(-max(beyond, math.prod(shape)) // _FLAT_ROW), _FLAT_ROW), 0
+    plane, lanes = _fullest_plane(request, shape)
+    box = _box(lanes, shape[-2:], border)
+    frames = [f for s in request.sectors for f in _frames(s, plane, shape[-2:]) if _within(f, box)]
+    name = f"{array}, {_FLAT_ROW} elements in a row" if flat else f"{array}[{_plane_index(plane, shape)}]"
+    caption = _caption(name, box, shape[-2:], lanes, len(request.elements))
+    waste = len(request.sectors) - request.ideal
+    return LaneMap(line, title, caption, box, shape[-2:], lanes, frames, waste)  # type: ignore[arg-type]
+
+
+def _fullest_plane(request: _Request, shape: Sequence[int]) -> tuple[int, dict[Place, tuple[int, ...]]]:
+    """The plane (last two axes) that most lanes touch, by its number, and the lanes at each of its elements."""
+    rows, columns = shape[-2:]
+    plane = Counter(own[0] // (rows * columns) for own in request.elements.values()).most_common(1)[0][0]
+    lanes: dict[Place, tuple[int, ...]] = {}
+    for lane, own in request.elements.items():
+        for element in own:
+            if element // (rows * columns) == plane:
+                place = divmod(element % (rows * columns), columns)
+                lanes[place] = (*lanes.get(place, ()), lane)
+    return plane, lanes
+
+
+def _box(lanes: Mapping[Place, Any], inside: Sequence[int], border: int) -> Box:
+    """What is touched with its neighbours; a plane of few rows or columns whole."""
+    spans = []
+    for axis, few, most in ((0, _FEW_ROWS, _MOST_ROWS), (1, _MOST_COLUMNS, _MOST_COLUMNS)):
+        first, end = -border, inside[axis] + border
+        if end - first > few:
+            first = max(first, min(p[axis] for p in lanes) - 1)
+            end = min(end, max(p[axis] for p in lanes) + 2, first + most)
+        spans.append((first, end - first))
+    (top, rows), (left, columns) = spans
+    return Box(top, left, rows, columns)
+
+
+def _frames(sector: int, plane: int, inside: Sequence[int]) -> list[tuple[int, int, int]]:
+    """The part of a sector that lies in a plane: (row, first column, length), one for each row that it reaches."""
+    rows, columns = inside
+    first = sector * _SECTOR // _ELEMENT - plane * rows * columns
+    own = range(max(first, 0), min(first + _SECTOR // _ELEMENT, rows * columns))
+    by_row = Counter(e // columns for e in own)
+    return [(p, max(own[0] - p * columns, 0), length) for p, length in by_row.items()]
+
+
+def _within(frame: tuple[int, int, int], box: Box) -> bool:
+    p, q, length = frame
+    return box.top <= p < box.top + box.rows and box.left <= q and q + length <= box.left + box.columns
+
+
+def _plane_index(plane: int, shape: Sequence[int]) -> str:
+    """`0,3,:,:`"""
+    index = []
+    for size in reversed(shape[:-2]):
+        plane, own = divmod(plane, size)
+        index.append(str(own))
+    return ",".join([*reversed(index), ":", ":"])
+
+
+def _caption(
+    name: str, box: Box, inside: Sequence[int], lanes: Mapping[Place, tuple[int, ...]], active: int
+) -> str:  # fmt: skip
+    parts = [name]
+    if box.top > 0 or box.left > 0:
+        parts.append(f"from row {max(box.top, 0)}, column {max(box.left, 0)} on")
+    elsewhere = active - len({lane for own in lanes.values() for lane in own})
+    if elsewhere:
+        parts.append(f"{_count(elsewhere, 'lane')} in other planes")
+    several = any(len(own) > 1 for own in lanes.values())
+    parts.append(f"numbers are lanes{', ×n means n lanes' if several else ''}; frames are the sectors moved")
+    if box.top < 0 or box.left < 0:
+        parts.append("dashed squares are padding")
+    return "; ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
