@@ -350,15 +350,17 @@ class _EngineImage:
             else np.asarray(a.scalar).tobytes()
             for a, host in zip(args, staged, strict=True)
         ]
+        printed: list[str] = []
         started = time.perf_counter()
         faults, counters = self._sim.run(
-            self._program, entry, grid, block, params, shared=shared, checks=check, budget=budget, observer=observer
-        )
+            self._program, entry, grid, block, params,
+            shared=shared, checks=check, budget=budget, observer=observer, printed=printed,
+        )  # fmt: skip
         elapsed = (time.perf_counter() - started) * 1e6
         for a, host in zip(args, staged, strict=True):
             if host is not None and not isinstance(a.array, np.ndarray):
                 a.array.set(host)
-        return LaunchResult(faults, counters if check else None, elapsed)
+        return LaunchResult(faults, counters if check else None, elapsed, "".join(printed))
 
 
 def _to_host(argument: Argument) -> np.ndarray | None:

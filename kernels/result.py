@@ -16,6 +16,7 @@ FAULT_KINDS = (
     "shared-race",
     "global-race",
     "uninitialised",
+    "trap",
     "budget",
 )
 
@@ -175,6 +176,8 @@ def total(launches: Iterable[Counters]) -> Counters:
 class LaunchResult:
     """faults are ranked, first cause first; counters is None on a GPU, where the hardware counts.
 
+    output is what the threads printed; on a GPU it goes to the process's own standard output instead.
+
     time_us on a GPU: device time between two CUDA events. On the engine: wall time of the
     execution, which says nothing about any GPU.
     """
@@ -182,3 +185,4 @@ class LaunchResult:
     faults: list[Fault]
     counters: Counters | None
     time_us: float
+    output: str = ""

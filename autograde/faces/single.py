@@ -50,6 +50,7 @@ class Run:
                 {**asdict(f), "source": lines[f.line - 1].strip() if 0 < f.line <= len(lines) else ""}
                 for f in self.result.faults
             ],
+            "printed": self.result.output,
             "counters": asdict(counters) if counters else None,
             "outputs": {name: summary(a.array) for name, a in self.arguments.items() if isinstance(a, out)},
         }

@@ -136,6 +136,7 @@ def single_run(done: Run) -> RenderableType:
             parts.append(_indented(_excerpt([SourceRow(fault.line, plain(lines[fault.line - 1]), True)])))
     if not done.result.faults:
         parts.append(Text.assemble(symbol(PASSED), f" {done.kernel.name} ran without faults"))
+    parts += [Text(plain(line)) for line in done.result.output.splitlines()]
     if done.result.counters is not None:
         parts.append(traffic(arrange(done.result.counters, done.source)))
     parts += [Text(plain(line)) for line in done.outputs()]

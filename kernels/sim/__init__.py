@@ -2,11 +2,11 @@
 
 The way of a kernel through this folder: `ptx` parses the compiler's text, `calls` inlines device functions, `isa`
 says what is supported, `cfg` finds blocks and meeting points, `uniformity` which registers are one value for a warp.
-`lower` and `arithmetic` write LLVM IR with `ir`; `jit` compiles it through `objectcache`; `llvm_executor` runs it with
-the loads, stores and checks of `library` and `fast_access`, with `atomics` and `warp_functions`, on the tables of
-`context`. `launch` numbers the arrays in the space of `addresses`, `pointers` says which of them need watching;
-`faults` and `counters` make the report. `numpy_executor` with `numpy_alu` and `numpy_warp` does the same plainly and
-slowly: the reference. An `observer` may watch it.
+`lower` and `arithmetic` write LLVM IR with `ir`, `half` that of half precision; `jit` compiles it through
+`objectcache`; `llvm_executor` runs it with the loads, stores and checks of `library` and `fast_access`, with `atomics`
+and `warp_functions`, on the tables of `context`. `launch` numbers the arrays in the space of `addresses`, `pointers`
+says which of them need watching; `faults` and `counters` make the report, `printf` what threads print. The modules
+in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; calls through
 pointers; recursion. What differs from a GPU: approximate functions are correctly rounded; NaN keep their payload;
@@ -43,6 +43,7 @@ def run(
     budget: int | None = None,
     executor: str = "llvm",
     observer: Observer | None = None,
+    printed: list[str] | None = None,
 ) -> tuple[list[Fault], Counters]:
     """Run an entry once.
 
@@ -53,10 +54,12 @@ def run(
               or store; None: a rule that stops an endless loop within a fraction of a second (launch.WARP_BUDGET)
     executor  "llvm", or "numpy" for the plain reference executor
     observer  watches the plain executor, which runs the launch then
+    printed   takes up what the threads print
     returns   faults, ranked, and counters
     raises    UnsupportedPTX
     """
     launch = prepare(program, entry_name, grid, block, params, checks, budget)
-    if observer is not None:
-        return numpy_executor.run(launch, observer)
-    return EXECUTORS[executor](launch)
+    result = numpy_executor.run(launch, observer) if observer else EXECUTORS[executor](launch)
+    if printed is not None:
+        printed.append(launch.output.text())
+    return result

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import half
-from .conversion import flush, to_integer, to_integral, two_sum
+from .conversion import flush, like, to_integer, to_integral, two_sum
 from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, suffix, vector
 from .isa import result_type
 from .ptx import Immediate, Instruction
@@ -253,6 +253,20 @@ FLOAT: dict[str, Callable[..., Value]] = {
     "rsqrt": _reciprocal_root,
     "copysign": lambda f, ins, sign, x: f.intrinsic("copysign", x, sign),
 }
+
+
+def carry_chain(f: FunctionBuilder, ins: Instruction, s: Sequence[Value], carry: Value | None) -> tuple[Value, Value]:
+    """Result and carry (or borrow) out of add, sub, mad with .cc and of addc, subc, madc; `carry` comes in."""
+    if ins.opcode.startswith("mad"):
+        s = [_product(f, ins, s[0], s[1]), s[2]]
+    wide = _double_width(s[0].type)
+    a, b = (f.resize(x, wide) for x in s)
+    op = "sub" if ins.opcode.startswith("sub") else "add"
+    total = f.binary(op, a, b)
+    if carry is not None:
+        total = f.binary(op, total, f.resize(carry, wide))
+    out = f.and_(f.binary("lshr", total, ins.type.bits), 1)
+    return f.resize(total, s[0].type), f.resize(out, like(out, "i32"))
 
 
 # -- comparisons -----------------------------------------------------------------------------------
@@ -504,6 +518,18 @@ def _test(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
     return f.call("i1", f"llvm.is.fpclass.{suffix(x.type)}", [x, integer(wanted)])
 
 
+def _dot_product(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, c: Value) -> Value:
+    """dp4a: four products of bytes; dp2a: two of a half of `a` and a byte of `b`'s low or high half."""
+    first, second = (t.is_signed for t in ins.types[-2:])
+    parts = 4 if ins.opcode == "dp4a" else 2
+    start = 16 if ins.has("hi") else 0
+    for i in range(parts):
+        x = f.resize(f.resize(f.binary("lshr", a, 32 // parts * i), f"i{32 // parts}"), "i32", first)
+        y = f.resize(f.resize(f.binary("lshr", b, start + 8 * i), "i8"), "i32", second)
+        c = f.add(c, f.mul(x, y))
+    return c
+
+
 #: Written for one value only.
 LANEWISE: dict[str, Callable[..., Value]] = {
     "rem": _divide,
@@ -514,6 +540,8 @@ LANEWISE: dict[str, Callable[..., Value]] = {
     "bfind": _find_leading,
     "prmt": _permute,
     "shf": _funnel,
+    "dp4a": _dot_product,
+    "dp2a": _dot_product,
     "mul24": _product24,
     "mad24": lambda f, ins, a, b, c: f.add(_product24(f, ins, a, b), c),
     "testp": _test,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .cfg import CARRY
 from .isa import MAX_INSTRUCTIONS
 from .ptx import (
     Address,
@@ -27,7 +28,10 @@ from .ptx import (
 from .types import ScalarType, bits_type
 
 #: What a student wrote, by the function that the compiler calls.
-_LIBRARY = {"vprintf": "printf", "malloc": "malloc (or new)", "free": "free (or delete)", "__assertfail": "assert"}
+_LIBRARY = {"malloc": "malloc (or new)", "free": "free (or delete)"}
+
+#: Functions of the CUDA runtime that the engine executes as instructions of its own.
+_RUNTIME = {"vprintf": "printf", "__assertfail": "assertfail"}
 
 
 def inline_calls(module: Module, entry: str) -> Function:
@@ -81,10 +85,15 @@ class _Inliner:
             out.labels[label] = len(out.code)
         out.labels[end] = len(out.code)
         rename.declare(out)
+        if CARRY in function.registers:
+            out.registers[CARRY] = function.registers[CARRY]
         return out
 
     def _call(self, out: Function, call: Instruction, suffix: str, callers: tuple[str, ...], pieces: Pieces) -> None:
         callee, returned, passed = self._target(call, callers)
+        if callee.name in _RUNTIME:
+            out.code.append(_runtime_call(out, call, suffix, returned, passed, pieces))
+            return
         self.calls += 1
         inner = f"{suffix}~{self.calls}"
         inside: Pieces = {}
@@ -116,11 +125,35 @@ class _Inliner:
         callee = self.module.functions[names[0].name]
         if callee.name in callers:
             raise unsupported(call, f"the engine does not execute recursion (in {callee.name})")
-        if not callee.code:
+        if not callee.code and callee.name not in _RUNTIME:
             written = _LIBRARY.get(callee.name, callee.name)
             raise unsupported(call, f"the engine does not know the function {written}")
         returned = groups.pop(0) if callee.returns else ()
         return callee, returned, groups[0] if groups else ()
+
+
+def _runtime_call(
+    out: Function,
+    call: Instruction,
+    suffix: str,
+    returned: tuple[Operand, ...],
+    passed: tuple[Operand, ...],
+    pieces: Pieces,
+) -> Instruction:
+    """A call of the CUDA runtime as an instruction on the registers that hold its result and its arguments."""
+    operands: list[Operand] = []
+    for actual in returned:
+        assert isinstance(actual, Name)
+        kind = bits_type(32)
+        piece = _piece(actual.name + suffix, 0, kind)
+        pieces[actual.name + suffix] = {piece: kind}
+        out.registers[piece] = kind
+        operands.append(Register(piece))
+    for actual in passed:
+        assert isinstance(actual, Name)
+        operands += [Register(piece) for piece in pieces.pop(actual.name + suffix, {})]
+    opcode = next(_RUNTIME[o.name] for o in call.operands if isinstance(o, Name))
+    return replace(call, opcode=opcode, modifiers=(), operands=tuple(operands))
 
 
 def _copy(

@@ -10,8 +10,15 @@ from .ptx import Address, Function, Instruction, Name, NotPredicate, Operand, Pr
 
 #: Opcodes whose first operand is a source, not a destination.
 NO_DESTINATION = frozenset(
-    ("st", "bra", "ret", "exit", "bar", "barrier", "membar", "fence", "red", "call", "trap", "cp", "prefetch")
+    (
+        *("st", "red", "bra", "ret", "exit", "call", "bar", "barrier", "membar", "fence", "cp", "prefetch"),
+        *("trap", "brkpt", "assertfail", "nanosleep", "pmevent"),
+    )
 )
+
+#: The register that holds a thread's carry, and the instructions that read it.
+CARRY = "%cc"
+TAKE_CARRY = frozenset(("addc", "subc", "madc"))
 
 #: The virtual block that every path ends in.
 EXIT = -1
@@ -64,7 +71,8 @@ def destinations(instruction: Instruction) -> tuple[str, ...]:
     """Registers written; a discarded destination `_` is none."""
     if instruction.opcode in NO_DESTINATION or not instruction.operands:
         return ()
-    return tuple(registers_of(instruction.operands[0]))
+    written = tuple(registers_of(instruction.operands[0]))
+    return (*written, CARRY) if instruction.has("cc") else written
 
 
 def sources(instruction: Instruction) -> tuple[str, ...]:
@@ -73,6 +81,8 @@ def sources(instruction: Instruction) -> tuple[str, ...]:
     read = [r for o in operands for r in registers_of(o)]
     if instruction.guard:
         read.append(instruction.guard.register)
+    if instruction.opcode in TAKE_CARRY:
+        read.append(CARRY)
     return tuple(read)
 
 

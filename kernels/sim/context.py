@@ -47,6 +47,7 @@ class Slot(IntEnum):
     STOPPED = auto()  # 1 once the budget is spent
     STOPPED_AT = auto()  # the pc
     STOPPED_LANES = auto()  # the mask
+    PRINTER = auto()  # i32 (context, format, arguments, lane): what printf calls
 
 
 class ArrayField(IntEnum):
@@ -85,7 +86,7 @@ class BlockField(IntEnum):
 
 
 ARRAY_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS = 8, 8, 8, 4
-EVENT_CODES = 8
+EVENT_CODES = 9
 
 
 def get(f: FunctionBuilder, context: Value, slot: Slot, type_name: str = "i64") -> Value:

@@ -67,6 +67,12 @@ class Control:
         self._account(block, self.mask)
         return self.mask
 
+    def clock(self, block: Block, pc: int) -> Value:
+        """What the warp has spent of its budget when it comes to an instruction: it grows with every one."""
+        f = self.f
+        spent = f.sub(self.limit, f.load("i64", self.budget_slot))
+        return f.add(spent, pc - block.start - self.entry.work[block.index].price)
+
     def live(self) -> Value:
         """The lanes that have not ended."""
         return self.f.load("i32", self.live_slot)

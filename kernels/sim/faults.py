@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from ..result import FAULT_KINDS, Fault
 from .addresses import LOCAL_WINDOW, split
 from .launch import WARP, Launch
+from .printf import string_at
 from .ptx import Instruction
 
 #: What can go wrong at a memory access, in the order in which an access is checked, then where the lanes of a
 #: warp meet. The index is the code that the executors record.
 OUT_OF_BOUNDS, MISALIGNED, UNINITIALISED, WRITE_WRITE, READ_WRITE, LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT = range(8)
+STOPPED = 8  # the thread stopped itself
 EVENT_KINDS = (
     "out-of-bounds",
     "misaligned",
@@ -21,6 +23,7 @@ EVENT_KINDS = (
     "divergent-barrier",  # lanes that wait for a lane that never comes
     "divergent-barrier",
     "uninitialised",  # a value that nobody gave
+    "trap",
 )
 
 #: `other` where the second party of a race is not one thread.
@@ -82,7 +85,7 @@ def budget_fault(launch: Launch, pc: int, thread: int, block: int, executions: l
 def _fault(launch: Launch, event: Event) -> Fault:
     instruction = launch.entry.function.code[event.pc]
     number, offset = split(event.address)
-    known = 0 < number < len(launch.arrays)
+    known = 0 < number < len(launch.arrays) and event.code != STOPPED
     array = launch.arrays[number].name if known else "local memory" if number == LOCAL_WINDOW else None
     return Fault(
         EVENT_KINDS[event.code],
@@ -100,6 +103,8 @@ def _thread(launch: Launch, thread: int, block: int) -> str:
 
 
 def _message(launch: Launch, event: Event, instruction: Instruction, number: int, offset: int) -> str:
+    if event.code == STOPPED:
+        return _stop_message(launch, event, instruction)
     if event.code in (LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT):
         return _meeting_message(launch, event, instruction)
     verb = {"ld": "reads", "st": "stores to"}.get(instruction.opcode, "atomically updates")
@@ -178,6 +183,13 @@ def _meeting_message(launch: Launch, event: Event, instruction: Instruction) -> 
     return (
         f"reads from lane {event.other} in {function}, but that lane {why} (mask {mask:#010x}): the value is undefined"
     )
+
+
+def _stop_message(launch: Launch, event: Event, instruction: Instruction) -> str:
+    """Why a thread stopped itself; `address` of an assertion points to its text."""
+    if instruction.opcode != "assertfail":
+        return f"stops itself with __{instruction.opcode}()"
+    return f"finds its assertion wrong: {string_at(launch.bytes_at, event.address)}"
 
 
 def _cuda_function(instruction: Instruction) -> str:

@@ -21,6 +21,14 @@ from .uniformity import Uniformity
 
 PREDICATE = TYPES["pred"]
 
+LANE_MASKS: dict[str, Callable[[int], int]] = {
+    "lanemask_eq": lambda lane: 1 << lane,
+    "lanemask_lt": lambda lane: (1 << lane) - 1,
+    "lanemask_le": lambda lane: (2 << lane) - 1,
+    "lanemask_gt": lambda lane: -(2 << lane) & 0xFFFFFFFF,
+    "lanemask_ge": lambda lane: -(1 << lane) & 0xFFFFFFFF,
+}
+
 
 class Frame:
     """Registers and operands of the function under construction, in the block that is being written."""
@@ -181,6 +189,10 @@ class Frame:
             return f.load(vector("i32"), get(f, self.context, Slot.THREADS, "ptr"), row, align=64)
         if stem == "laneid":
             return constants(range(LANES), "i32")
+        if stem in LANE_MASKS:
+            return constants([LANE_MASKS[stem](lane) for lane in range(LANES)], "i32")
+        if stem in ("smid", "nsmid", "gridid"):  # one multiprocessor does it all
+            return integer(int(stem == "nsmid"))
         slots = {
             "ntid": Slot.BLOCK_X,
             "nctaid": Slot.GRID_X,

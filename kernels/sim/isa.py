@@ -30,10 +30,15 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "st": f"{_MEMORY} {_CACHE} global local",
         "mov": f"{_ALL} pred",
         "cvta": "to global const local u64",
-        "add": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND}",
-        "sub": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND}",
+        "add": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} cc",
+        "sub": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} cc",
         "mul": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} lo hi wide",
-        "mad": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide",
+        "mad": f"{_INTS} {_FLOATS} {_ROUND} lo hi wide cc",
+        "addc": "u32 s32 u64 s64 cc",
+        "subc": "u32 s32 u64 s64 cc",
+        "madc": "u32 s32 u64 s64 cc lo hi",
+        "dp4a": "u32 s32",
+        "dp2a": "u32 s32 lo hi",
         "mul24": "lo hi u32 s32",
         "mad24": "lo hi u32 s32",
         "fma": f"{_FLOATS} {_HALVES} {_ROUND} relu",
@@ -89,6 +94,13 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "membar": "gl cta sys",
         "fence": "acq_rel sc gpu cta sys",
         "prefetch": "global L1 L2",
+        "nanosleep": "u32",
+        "pmevent": "mask",
+        "isspacep": "global shared local",
+        "trap": "",
+        "brkpt": "",
+        "printf": "",
+        "assertfail": "",
     }.items()
 }
 
@@ -108,8 +120,16 @@ _DIRECTED = frozenset({"add", "sub", "mul", "fma", "mad", "cvt"})
 
 SPECIAL_REGISTERS = frozenset(
     {f"%{r}.{d}" for r in ("tid", "ntid", "ctaid", "nctaid") for d in "xyz"}
-    | {"%laneid", "%warpid", "%nwarpid", "WARP_SZ"}
+    | {f"%lanemask_{m}" for m in ("eq", "lt", "le", "gt", "ge")}
+    | {"%laneid", "%warpid", "%nwarpid", "%smid", "%nsmid", "%gridid", "WARP_SZ"}
+    | {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
 )
+
+#: Special registers that count: the instructions that the warp has spent of its budget, at every read anew.
+CLOCKS = frozenset(r for r in SPECIAL_REGISTERS if r.startswith(("%clock", "%globaltimer")))
+
+#: Instructions that end a thread with a fault.
+STOPS = frozenset(("trap", "brkpt", "assertfail"))
 
 
 #: Instructions in which the lanes of a warp meet.
@@ -138,6 +158,8 @@ def _check(function: Function, instruction: Instruction) -> None:
         _check_access(instruction)
     if instruction.opcode in ("atom", "red"):
         _check_atomic(instruction)
+    if instruction.opcode != "mov" and any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
+        raise unsupported(instruction)
     for operand in instruction.operands:
         inner = [operand.first, operand.second] if isinstance(operand, PredicatePair) else [operand]
         for register in inner:

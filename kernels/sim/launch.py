@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..result import Triple
-from .addresses import LOCAL_WINDOW, window
+from .addresses import LOCAL_WINDOW, split, window
+from .printf import Output
 from .program import Entry, Program
 
 WARP = 32
@@ -48,6 +49,7 @@ class Launch:
     checks: bool
     warp_budget: int
     launch_budget: int
+    output: Output = field(default_factory=Output)
 
     @property
     def threads_per_block(self) -> int:
@@ -68,6 +70,12 @@ class Launch:
     def block_index(self, linear: int) -> Triple:
         x, y, _ = self.grid
         return (linear % x, linear // x % y, linear // (x * y))
+
+    def bytes_at(self, address: int, size: int) -> bytes:
+        """Bytes of an array, as many as it has there."""
+        number, offset = split(address)
+        known = 0 < number < len(self.arrays) and offset >= 0
+        return self.arrays[number].data[offset : offset + size].tobytes() if known else b""
 
     def address_of(self, name: str) -> int | None:
         """Address of a variable: module-scope, or in local memory."""

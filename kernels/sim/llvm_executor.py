@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
 from . import atomics, counters, faults, jit, pointers
-from .addresses import LOCAL_WINDOW
+from .addresses import LOCAL_WINDOW, split
 from .context import (
     ACCESS_FIELDS,
     ARRAY_FIELDS,
@@ -26,7 +26,7 @@ from .context import (
 )
 from .counters import AccessTally, Tally
 from .faults import Event
-from .isa import WARP_FUNCTIONS
+from .isa import STOPS, WARP_FUNCTIONS
 from .launch import WARP, Buffer, Launch
 from .lower import lower
 from .program import Entry, Program
@@ -36,6 +36,7 @@ ORDINARY_INSTRUCTIONS = 4000
 FRAME_BYTES = 1024
 
 _stack_lock = threading.Lock()
+_PRINTER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int32)
 _DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -94,6 +95,8 @@ def _require_library(entry: Entry) -> None:
         ins = entry.function.code[pc]
         if ins.opcode in WARP_FUNCTIONS:
             jit.require_warp_functions()
+        elif ins.opcode in STOPS:
+            continue
         elif ins.opcode in ("atom", "red"):
             jit.require_atomic(atomics.operation_of(ins), ins.type)
         else:
@@ -145,6 +148,26 @@ class _Tables:
             Slot.LOCAL_WRITTEN: np.zeros(local, np.uint8),
         }.items():
             self.context[slot] = self._keep(table)
+        self.context[Slot.PRINTER] = self._printer()
+
+    def _printer(self) -> int:
+        """The address of what printf calls."""
+        launch = self.launch
+
+        def printer(context: int, format_at: int, arguments_at: int, lane: int) -> int:
+            slots = (ctypes.c_int64 * len(Slot)).from_address(context)
+
+            def memory(address: int, size: int) -> bytes:
+                number, offset = split(address)
+                if number != LOCAL_WINDOW:
+                    return launch.bytes_at(address, size)
+                room = max(0, min(size, slots[Slot.LOCAL_SIZE] - offset)) if offset >= 0 else 0
+                return ctypes.string_at(slots[Slot.LOCAL] + lane * slots[Slot.LOCAL_SIZE] + offset, room)
+
+            return launch.output.call(memory, format_at, arguments_at)
+
+        self.callback = _PRINTER(printer)
+        return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
 
     def _keep(self, table: np.ndarray) -> int:
         self.kept.append(table)

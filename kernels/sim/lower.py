@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from . import atomics, half, library, warp_functions
-from .arithmetic import Arithmetic, compare, llvm_type
-from .cfg import Block, destinations, is_branch, is_return
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW
+from .arithmetic import Arithmetic, carry_chain, compare, llvm_type
+from .cfg import CARRY, TAKE_CARRY, Block, destinations, is_branch, is_return
 from .context import Slot, get
 from .control import Control
+from .faults import STOPPED
 from .frame import PREDICATE, Frame, literal
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, is_vector, module_text, vector
-from .isa import WARP_FUNCTIONS, result_type, source_types
+from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, result_type, source_types
 from .program import Entry, Program
-from .ptx import Address, Immediate, Instruction, Name, Operand, PredicatePair, Vector, unsupported
+from .ptx import Address, Immediate, Instruction, Name, Operand, PredicatePair, Register, Vector, unsupported
 from .types import TYPES, ScalarType, bits_type
 from .uniformity import analyse, differs_by_lane
 
@@ -21,6 +23,11 @@ from .uniformity import analyse, differs_by_lane
 def lower(program: Program, entry: Entry) -> str:
     """The LLVM IR of an entry: a function `warp(context)`. Raises UnsupportedPTX."""
     return _Lowering(program, entry).module()
+
+
+def _clock(ins: Instruction) -> bool:
+    """Whether an instruction reads a clock."""
+    return any(isinstance(o, Register) and o.name in CLOCKS for o in ins.operands)
 
 
 class _Lowering:
@@ -90,6 +97,16 @@ class _Lowering:
             self.frame.write(ins.operands[0], self._active(guard), TYPES["b32"], guard)
         elif opcode in WARP_FUNCTIONS:
             self._warp_function(pc, ins, guard)
+        elif opcode == "mov" and _clock(ins):
+            self._read_clock(pc, ins, guard)
+        elif opcode in STOPS:
+            self._stop(pc, ins, guard)
+        elif opcode == "printf":
+            self._print(ins, guard)
+        elif opcode == "isspacep":
+            self._is_space(ins, guard)
+        elif opcode in TAKE_CARRY or ins.has("cc"):
+            self._carry(ins, guard)
         elif opcode == "mov":
             self._move(ins, guard)
         elif opcode == "cvta":
@@ -215,6 +232,61 @@ class _Lowering:
         for i, operand in enumerate(to.parts):
             piece = f.resize(f.binary("lshr", value, i * part.bits), shape(f"i{part.bits}"))
             self.frame.write(operand, piece, part, guard)
+
+    def _carry(self, ins: Instruction, guard: Value | None) -> None:
+        """A link of a chain of additions or subtractions."""
+        u32 = TYPES["u32"]
+        comes_in = ins.opcode in TAKE_CARRY
+        lanes = not self.frame.all_uniform(ins.operands[1:]) or (comes_in and self.frame.is_varying(CARRY))
+        values = [self.frame.read(o, ins.type, lanes) for o in ins.operands[1:]]
+        before = self.frame.read_register(CARRY, u32, lanes) if comes_in else None
+        result, carry = carry_chain(self.f, ins, values, before)
+        self.frame.write(ins.operands[0], result, ins.type, guard)
+        if ins.has("cc"):
+            self.frame.write(Register(CARRY), carry, u32, guard)
+
+    def _is_space(self, ins: Instruction, guard: Value | None) -> None:
+        """Whether a generic address points to the global memory, or the shared or local window."""
+        f = self.f
+        to, place = ins.operands
+        lanes = not self.frame.all_uniform((place,))
+        number = library.number_of(f, self.frame.read(place, TYPES["u64"], lanes))
+        shared, local = (f.icmp("eq", number, w) for w in (SHARED_WINDOW, LOCAL_WINDOW))
+        found = shared if ins.has("shared") else local if ins.has("local") else f.not_(f.or_(shared, local))
+        self.frame.write(to, found, PREDICATE, guard)
+
+    # -- what threads tell -----------------------------------------------------------------------
+
+    def _read_clock(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        """The engine's clock is the work done: the same on every machine."""
+        source = ins.operands[1]
+        assert isinstance(source, Register)
+        time = self.control.clock(self.graph.blocks[self.frame.block], pc)
+        if source.name.endswith("_hi"):
+            time = self.f.binary("lshr", time, 32)
+        self.frame.write(ins.operands[0], self.f.resize(time, f"i{ins.type.bits}"), ins.type, guard)
+
+    def _stop(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        f = self.f
+        zero, site = integer(0, "i64"), integer(self.accesses[pc])
+        text = self.frame.read(ins.operands[0], TYPES["u64"], False) if ins.operands else zero
+        with f.each_lane(self._active(guard)) as lane:
+            f.call("void", "record", [self.context, site, integer(STOPPED), zero, lane, text, integer(0)])
+
+    def _print(self, ins: Instruction, guard: Value | None) -> None:
+        f = self.f
+        to, *arguments = ins.operands
+        u64, results = TYPES["u64"], f.alloca(vector("i32"), align=64)
+        rows = [f.alloca(vector("i64"), align=64) for _ in arguments]
+        for row, argument in zip(rows, arguments):
+            f.store(self.frame.read(argument, u64, True), row, align=64)
+        printer = get(f, self.context, Slot.PRINTER, "ptr")
+        with f.each_lane(self._active(guard)) as lane:
+            index = f.cast("zext", lane, "i64")
+            passed = [self.context, *(f.load("i64", row, f.mul(index, 8)) for row in rows), lane]
+            count = f.value("i32", f"call i32 {printer.text}({', '.join(map(str, passed))})")
+            f.store(count, results, f.mul(index, 4))
+        self.frame.write(to, f.load(vector("i32"), results, align=64), TYPES["u32"], guard)
 
     # -- lanes that meet -------------------------------------------------------------------------
 

@@ -342,12 +342,37 @@ def _reverse(value: int, bits: int) -> int:
     return int(f"{value:0{bits}b}"[::-1], 2)
 
 
+def carry_chain(ins: Instruction, s: list[Lanes], carry: Lanes) -> tuple[Lanes, Lanes]:
+    """Result and carry (or borrow) out of add, sub, mad with .cc and of addc, subc, madc; `carry` comes in."""
+    unsigned = bits_type(ins.type.bits).dtype
+    if ins.opcode.startswith("mad"):
+        s = [_product(ins, s[0], s[1]), s[2]]
+    sign = -1 if ins.opcode.startswith("sub") else 1
+    a, b = ([int(v) for v in x.view(unsigned)] for x in s)
+    totals = [x + sign * (y + int(c)) for x, y, c in zip(a, b, carry)]
+    limit = 2**ins.type.bits
+    out = [t < 0 or t >= limit for t in totals]
+    return np.array([t % limit for t in totals], unsigned), np.array(out, np.uint32)
+
+
+def _dot_product(ins: Instruction, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
+    """dp4a: four products of bytes; dp2a: two of a half of `a` and a byte of `b`'s low or high half."""
+    first, second = ("i" if t.is_signed else "u" for t in ins.types[-2:])
+    size = 1 if ins.opcode == "dp4a" else 2
+    x = a.view(np.uint32).reshape(-1, 1).view(f"{first}{size}").astype(np.int64)
+    y = b.view(np.uint32).reshape(-1, 1).view(f"{second}1").astype(np.int64)
+    y = y[:, 2:] if ins.has("hi") else y[:, : x.shape[1]]
+    total = (x * y).sum(axis=1) + c.astype(np.int64)
+    return (total & 0xFFFFFFFF).astype(np.uint32)
+
+
 U32 = np.dtype(np.uint32)
 
 INTEGER: dict[str, Callable[..., Lanes]] = {
     "add": lambda ins, a, b: saturating(ins, a, b, 1) if ins.has("sat") else a + b,
     "sub": lambda ins, a, b: saturating(ins, a, b, -1) if ins.has("sat") else a - b,
     "mul": _product, "mad": lambda ins, a, b, c: _product(ins, a, b) + c,
+    "dp4a": _dot_product, "dp2a": _dot_product,
     "mul24": _product24, "mad24": lambda ins, a, b, c: _product24(ins, a, b) + c,
     "div": _quotient, "rem": _remainder,
     "sad": lambda ins, a, b, c: c + np.where(a > b, a - b, b - a),

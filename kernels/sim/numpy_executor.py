@@ -18,13 +18,24 @@ import numpy as np
 
 from ..result import Counters, Fault
 from . import counters, faults, numpy_half, numpy_warp
-from .addresses import LOCAL_WINDOW, split
-from .cfg import EXIT, destinations, is_branch, is_return
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split
+from .cfg import CARRY, EXIT, TAKE_CARRY, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
-from .faults import ATOMIC, MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, SEVERAL, UNINITIALISED, WRITE_WRITE, Event
-from .isa import WARP_FUNCTIONS, source_types
+from .faults import (
+    ATOMIC,
+    MISALIGNED,
+    NOBODY,
+    OUT_OF_BOUNDS,
+    READ_WRITE,
+    SEVERAL,
+    STOPPED,
+    UNINITIALISED,
+    WRITE_WRITE,
+    Event,
+)
+from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, source_types
 from .launch import WARP, Launch
-from .numpy_alu import compare, evaluate, update
+from .numpy_alu import carry_chain, compare, evaluate, update
 from .observer import Observer
 from .ptx import (
     Address,
@@ -150,6 +161,10 @@ class _Warp:
             "%nwarpid": np.full(WARP, self.launch.warps_per_block),
         }
         values["WARP_SZ"] = np.full(WARP, WARP)
+        values |= {"%smid": LANE * 0, "%nsmid": LANE * 0 + 1, "%gridid": LANE * 0}  # one multiprocessor does it all
+        masks = {"eq": 1 << LANE, "lt": (1 << LANE) - 1, "le": (2 << LANE) - 1}
+        masks |= {"gt": ~masks["le"], "ge": ~masks["lt"]}
+        values |= {f"%lanemask_{name}": mask for name, mask in masks.items()}
         for i, axis in enumerate("xyz"):
             values[f"%tid.{axis}"] = np.array([t[i] for t in threads])
             values[f"%ntid.{axis}"] = np.full(WARP, self.launch.block[i])
@@ -287,6 +302,16 @@ class _Warp:
             self._write(ins.operands[0], np.full(WARP, _bits(active), np.uint32), active)
         elif opcode in WARP_FUNCTIONS:
             self._meet(pc, ins, active)
+        elif opcode == "mov" and isinstance(ins.operands[1], Register) and ins.operands[1].name in CLOCKS:
+            self._read_clock(pc, ins, active)
+        elif opcode in STOPS:
+            self._stop(pc, ins, active)
+        elif opcode == "printf":
+            self._print(ins, active)
+        elif opcode == "isspacep":
+            self._is_space(ins, active)
+        elif opcode in TAKE_CARRY or ins.has("cc"):
+            self._carry(ins, active)
         elif opcode == "mov":
             self._move(ins, active)
         elif opcode == "cvta":
@@ -361,6 +386,51 @@ class _Warp:
         kinds = source_types(ins)
         values = [self._read(o, k) for o, k in zip(ins.operands[1:], kinds)]
         self._write(ins.operands[0], evaluate(ins, values), active)
+
+    def _carry(self, ins: Instruction, active: Lanes) -> None:
+        """A link of a chain of additions or subtractions."""
+        u32 = TYPES["u32"]
+        values = [self._read(o, ins.type) for o in ins.operands[1:]]
+        before = self._read_register(CARRY, u32) if ins.opcode in TAKE_CARRY else np.zeros(WARP, np.uint32)
+        result, carry = carry_chain(ins, values, before)
+        self._write(ins.operands[0], result, active)
+        if ins.has("cc"):
+            self._write(Register(CARRY), carry, active)
+
+    def _is_space(self, ins: Instruction, active: Lanes) -> None:
+        to, place = ins.operands
+        numbers = np.array([split(int(a))[0] for a in self._read(place, TYPES["u64"])])
+        shared, local = numbers == SHARED_WINDOW, numbers == LOCAL_WINDOW
+        self._write(to, shared if ins.has("shared") else local if ins.has("local") else ~(shared | local), active)
+
+    def _read_clock(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        """The engine's clock is the work done: what the warp has spent of its budget."""
+        source = ins.operands[1]
+        assert isinstance(source, Register)
+        block = next(b for b in self.owner.graph.blocks if b.start <= pc < b.end)
+        spent = self.launch.warp_budget - self.budget - self.launch.entry.work[block.index].price + pc - block.start
+        time = spent >> 32 if source.name.endswith("_hi") else spent
+        self._write(ins.operands[0], np.full(WARP, time, np.int64).astype(ins.type.dtype), active)
+
+    def _stop(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        text = int(self._read(ins.operands[0], TYPES["u64"])[np.argmax(active)]) if ins.operands else 0
+        for lane in np.flatnonzero(active):
+            self.owner.record(pc, STOPPED, 0, self.first_thread + int(lane), self.block, text, NOBODY)
+
+    def _print(self, ins: Instruction, active: Lanes) -> None:
+        to, *arguments = ins.operands
+        form, rest = (self._read(a, TYPES["u64"]) for a in arguments)
+        counts = np.zeros(WARP, np.int32)
+        for lane in np.flatnonzero(active):
+
+            def memory(address: int, size: int, local: np.ndarray = self.local[lane]) -> bytes:
+                number, offset = split(address)
+                if number != LOCAL_WINDOW:
+                    return self.launch.bytes_at(address, size)
+                return local[offset : offset + size].tobytes() if offset >= 0 else b""
+
+            counts[lane] = self.launch.output.call(memory, int(form[lane]), int(rest[lane]))
+        self._write(to, counts, active)
 
     def _meet(self, pc: int, ins: Instruction, active: Lanes) -> None:
         """A shuffle, vote, match, reduction or election among the lanes that name each other."""

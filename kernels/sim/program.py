@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..result import Fault
 from . import cfg, ptx
 from .addresses import window
 from .calls import inline_calls
-from .isa import WARP_FUNCTIONS, check_supported
+from .isa import STOPS, WARP_FUNCTIONS, check_supported
 from .ptx import Address, Instruction, Name, ParamSlot, unsupported
 
 
@@ -77,7 +77,7 @@ class Entry:
         """The entry's code, calls inlined. Raises UnsupportedPTX at what the engine does not execute."""
         function = inline_calls(self.module, self.name)
         check_supported(function)
-        return function
+        return _ending_at_stops(function)
 
     @cached_property
     def graph(self) -> cfg.Graph:
@@ -85,12 +85,12 @@ class Entry:
 
     @cached_property
     def accesses(self) -> list[int]:
-        """The pcs of all instructions that reports can be about: accesses, and meetings of a warp's lanes.
+        """The pcs of all that reports can be about: accesses, meetings of a warp's lanes, and stops.
 
         Compiled code knows such an instruction by its place in this list.
         """
         code = enumerate(self.function.code)
-        return [pc for pc, ins in code if is_access(ins) or ins.opcode in WARP_FUNCTIONS]
+        return [pc for pc, ins in code if is_access(ins) or ins.opcode in WARP_FUNCTIONS | STOPS]
 
     @cached_property
     def read_registers(self) -> frozenset[str]:
@@ -194,6 +194,22 @@ def load(text: str) -> Program:
                 address = window(program.symbol_numbers[r.symbol]) + r.addend
                 program.symbols[variable.name].data[r.at : r.at + 8].view(np.uint64)[0] = address
     return program
+
+
+def _ending_at_stops(function: ptx.Function) -> ptx.Function:
+    """The function with an exit after each instruction that stops a thread."""
+    if not any(ins.opcode in STOPS for ins in function.code):
+        return function
+    out = replace(function, code=[], labels={})
+    at = {}
+    for pc, ins in enumerate(function.code):
+        at[pc] = len(out.code)
+        out.code.append(ins)
+        if ins.opcode in STOPS:
+            out.code.append(replace(ins, opcode="exit", modifiers=(), operands=()))
+    at[len(function.code)] = len(out.code)
+    out.labels = {label: at[pc] for label, pc in function.labels.items()}
+    return out
 
 
 def _too_large(what: str, limit: int) -> UnsupportedPTX:

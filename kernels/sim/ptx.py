@@ -342,7 +342,7 @@ class _Parser:
             if variable := _variable(text):
                 function.variables[variable.name] = variable
         else:
-            function.code.append(self._instruction(text, scopes))
+            function.code.append(self._instruction(function, text, scopes))
 
     def _registers(self, function: Function, text: str, scopes: list[dict[str, str]]) -> None:
         match = re.match(r"\.reg\s*\.(\w+)\s+(.*)$", text, re.DOTALL)
@@ -360,7 +360,7 @@ class _Parser:
                 name = scopes[-1][name]
             function.registers[name] = kind
 
-    def _instruction(self, text: str, scopes: list[dict[str, str]]) -> Instruction:
+    def _instruction(self, function: Function, text: str, scopes: list[dict[str, str]]) -> Instruction:
         rest = text
         guard = None
         if match := _GUARD.match(rest):
@@ -370,6 +370,8 @@ class _Parser:
         if not match:
             raise ValueError(f"no PTX instruction: {text!r}")
         modifiers = tuple(match[2].replace("::", ".").strip(".").split(".")) if match[2] else ()
+        if "cc" in modifiers:
+            function.registers.setdefault("%cc", TYPES["u32"])
         operands = tuple(_operand(o, scopes) for o in _split(rest[match.end() :]))
         return Instruction(match[1], modifiers, operands, guard, self.line, " ".join(text.split()))
 

@@ -14,7 +14,9 @@ from .cfg import EXIT, Graph, destinations, is_branch, is_return, sources
 from .ptx import Instruction
 
 #: Special registers that differ between the lanes of a warp.
-_LANE_REGISTERS = frozenset({"%tid.x", "%tid.y", "%tid.z", "%laneid"})
+_LANE_REGISTERS = frozenset(
+    {"%tid.x", "%tid.y", "%tid.z", "%laneid", *(f"%lanemask_{m}" for m in ("eq", "lt", "le", "gt", "ge"))}
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def differs_by_lane(instruction: Instruction) -> bool:
     Atomic updates and what lanes learn from each other; loads from memory of the thread itself, where a generic
     address may point.
     """
-    if instruction.opcode in ("atom", "shfl", "match", "redux", "elect"):
+    if instruction.opcode in ("atom", "shfl", "match", "redux", "elect", "printf"):
         return True
     if instruction.opcode != "ld":
         return False

@@ -609,3 +609,58 @@ def test_doubles_become_floats_in_every_direction(engine, direction):
 def test_floats_become_doubles_exactly(engine):
     (a,) = columns = table(("f32",))
     same(engine.opcode("cvt.f64.f32 %out, %s0;", "f64", ("f32",), columns), a.astype(np.float64))
+
+
+# -- chains of carries, sums of products -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("op", ["add", "sub"])
+def test_carries_chain_into_wider_sums(engine, op, kind):
+    b = bits(kind)
+    a, c = table((kind, kind))
+    high_a, high_c = a[::-1].copy(), np.roll(c, 3)
+    chain = f"{op}.cc.{kind} %s0, %s0, %s1; {op}c.cc.{kind} %s2, %s2, %s3; {op}c.{kind} %out, 0, 0;"
+    results = [
+        engine.opcode(f"{chain} mov.b{b} %out, %{r};", kind, (kind,) * 4, [a, c, high_a, high_c]) for r in ("s0", "s2")
+    ]
+    top = engine.opcode(chain, kind, (kind,) * 4, [a, c, high_a, high_c])
+    whole = 2**b
+    for i in range(len(a)):
+        x, y = (int(h[i]) % whole * whole + int(l[i]) % whole for h, l in ((high_a, a), (high_c, c)))
+        total = x + y if op == "add" else x - y
+        got = (int(results[0][i]) % whole) + (int(results[1][i]) % whole) * whole
+        assert got == total % whole**2
+        assert wrap(int(top[i]), kind) == wrap(total // whole**2, kind)
+
+
+@pytest.mark.parametrize("kind", ["u32", "u64"])
+def test_multiply_add_carries_give_wide_products(engine, kind):
+    b = bits(kind)
+    kinds = (kind,) * 3
+    columns = table(kinds)
+    chain = f"mad.lo.cc.{kind} %s2, %s0, %s1, %s2; madc.hi.{kind} %out, %s0, %s1, 0;"
+    high = engine.opcode(chain, kind, kinds, columns)
+    low = engine.opcode(f"{chain} mov.b{b} %out, %s2;", kind, kinds, columns)
+    for x, y, z, h, l in zip(*columns, high, low):
+        assert int(h) << b | int(l) == int(x) * int(y) + int(z)
+
+
+@pytest.mark.parametrize("second", ["u32", "s32"])
+@pytest.mark.parametrize("first", ["u32", "s32"])
+@pytest.mark.parametrize("op", ["dp4a", "dp2a.lo", "dp2a.hi"])
+def test_dot_products_of_bytes(engine, op, first, second):
+    columns = table((first, second, "u32"))
+    got = engine.opcode(f"{op}.{first}.{second} %out, %s0, %s1, %s2;", "u32", (first, second, "u32"), columns)
+
+    def part(value: int, at: int, size: int, kind: str) -> int:
+        field = int(value) >> at & 2**size - 1
+        return field - 2**size if kind[0] == "s" and field >> (size - 1) else field
+
+    size, count = (8, 4) if op == "dp4a" else (16, 2)
+    start = 16 if op == "dp2a.hi" else 0
+    expected = [
+        (sum(part(x, size * i, size, first) * part(y, start + 8 * i, 8, second) for i in range(count)) + int(z)) % 2**32
+        for x, y, z in zip(*columns)
+    ]
+    assert got.tolist() == expected
