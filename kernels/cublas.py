@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .errors import GeometryError
 from .gpu import cupy_module
 from .layouts import ConvGeometry
 from .lowering import Lowering
@@ -63,7 +64,12 @@ def multiply(
     """c = a b for `count` row-major matrices at device addresses, in CuPy's current stream.
 
     a (rows, inner), b (inner, columns), c (rows, columns) float32; strides: elements from one b, a, c to the next
+    Raises GeometryError where a size does not fit into the int that cuBLAS takes.
     """
+    if max(rows, columns, inner, count) >= 2**31:
+        raise GeometryError(
+            f"cuBLAS takes sizes below 2^31: not {rows} x {inner} by {inner} x {columns}, {count} times"
+        )
     cublas, handle, (one, zero) = _cublas(), cupy_module().cuda.device.get_cublas_handle(), _scalars()
     cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)  # no TF32, whatever the caller has set
     # cuBLAS counts by columns: to it a row-major matrix is the transposed one, and c^T = b^T a^T.

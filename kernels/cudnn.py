@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any, Literal
 
@@ -137,7 +137,7 @@ def best(geometry: ConvGeometry, precision: Precision = "fp32", layout: Layout =
     return _searched(cupy_module().cuda.Device().id, geometry, precision, layout)
 
 
-@cache
+@lru_cache(maxsize=16)  # each holds its scratch memory
 def _searched(device: int, geometry: ConvGeometry, precision: Precision, layout: Layout) -> Convolution:
     return Convolution(geometry, precision, layout)
 

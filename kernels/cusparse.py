@@ -25,6 +25,8 @@ from .stopwatch import elapsed_us
 
 #: cusparseSpMMAlg_t of CSR matrices; CuPy names the first only.
 ALGORITHMS = {"CSR_ALG1": 4, "CSR_ALG2": 6, "CSR_ALG3": 12}
+#: Takes one matrix at a time only, and says so on the standard output.
+_UNBATCHED = "CSR_ALG3"
 
 _FLOAT, _INT32, _ZERO_BASED, _BY_ROWS, _KEEP = 0, 2, 0, 2, 0  # CUDA_R_32F, cusparseIndexType_t and so on
 
@@ -102,6 +104,8 @@ class Convolution:
             return "none: no filter has a non-zero", {}
         timed = []
         for name, algorithm in ALGORITHMS.items():
+            if name == _UNBATCHED and self._lowering.images > 1:
+                continue
             try:
                 buffers = {p.filters: self._prepared(p, algorithm) for p in self._parts[0]}
                 for _ in range(2):

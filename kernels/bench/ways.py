@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,11 @@ class Problem:
             x = cupy.random.default_rng(1000 * self.case.seed + call).standard_normal(g.x_shape, dtype=np.float32)
             self._sets[call] = Arrays(x, self._device_w, cupy.empty(g.y_shape, np.float32))
         return self._sets[call]
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """The input of the first call, on the host."""
+        return self.arrays(0).x.get()
 
     def maker(self, way: str) -> Callable[[Arrays], Work]:
         return partial(self._work, way)
