@@ -1,6 +1,6 @@
 """CUDA C++ to PTX with NVRTC, which needs neither a GPU nor a driver.
 
-The wheels `nvidia-cuda-nvrtc` (the compiler) and `nvidia-cuda-runtime` (its headers) come with the
+The wheels `nvidia-cuda-nvrtc` (the compiler), `nvidia-cuda-runtime` and `nvidia-cuda-cccl` (headers) come with the
 package. The GPU back end compiles with CuPy's own NVRTC instead, whose version fits the driver.
 """
 
@@ -34,10 +34,11 @@ def standard_options(arch: str) -> list[str]:
 
 @cache
 def header_paths() -> tuple[str, ...]:
-    """The include folders of the CUDA runtime wheel; empty where it is not installed."""
+    """The include folders of the wheels with CUDA's headers; empty where they are not installed."""
     spec = importlib.util.find_spec("nvidia")
     roots = list(spec.submodule_search_locations or ()) if spec else []
-    found = [p for root in roots for p in (Path(root, "cu13", "include"), Path(root, "cuda_runtime", "include"))]
+    places = ("cu13/include", "cu13/include/cccl", "cuda_runtime/include")
+    found = [Path(root, place) for root in roots for place in places]
     return tuple(str(p) for p in found if p.is_dir())
 
 
@@ -56,6 +57,27 @@ def diagnostics(log: str) -> tuple[Diagnostic, ...]:
     )
 
 
+#: What to write instead of a header of the host's C or C++ library, by what it is included for.
+_INSTEAD = {
+    "printf is built in: remove this line": "stdio.h cstdio iostream",
+    "math functions are built in: remove this line": "math.h cmath",
+    "assert is built in: remove this line": "assert.h cassert",
+    "use <cuda/std/cstdint> or int, unsigned, long long": "stdint.h cstdint inttypes.h stddef.h cstddef",
+    "use <cuda/std/climits>, <cuda/std/limits> or <cuda/std/cfloat>": "limits.h climits float.h cfloat limits",
+    "use <cuda/std/type_traits>": "type_traits",
+    "a kernel has no host library: remove this line": "stdlib.h cstdlib string.h cstring time.h ctime vector string "
+    "algorithm iomanip fstream random chrono memory thread",
+}
+_HOST_HEADERS = {header: advice for advice, headers in _INSTEAD.items() for header in headers.split()}
+
+
+def _hint(message: str) -> str:
+    """What to do about an error that students meet, in brackets."""
+    missing = re.search(r'cannot open source file "([^"]+)"', message)
+    advice = _HOST_HEADERS.get(missing[1]) if missing else None
+    return f" ({advice})" if advice else ""
+
+
 def compile_error(log: str) -> CompileError:
     """A CompileError that leads with the first error of the log."""
     found = diagnostics(log)
@@ -64,7 +86,7 @@ def compile_error(log: str) -> CompileError:
         first = errors[0]
         where = f"line {first.line}: " if first.line else ""
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        message = f"{where}{first.message}{more}"
+        message = f"{where}{first.message}{_hint(first.message)}{more}"
     else:
         message = log.strip() or "the compiler rejected the source without a message"
     return CompileError(message, log, found)
