@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from .errors import BackendError, CompileError, Diagnostic
+from .errors import ArgumentError, BackendError, CompileError, Diagnostic
 
 #: The name that a student's text has in the compiler's messages.
 SOURCE_NAME = "kernel.cu"
@@ -99,7 +102,42 @@ def compile_ptx(source: str, arch: str = DEFAULT_ARCH, options: Sequence[str] = 
     options  further NVRTC options, such as "-DTILE=16"
     Raises CompileError with the compiler's log, BackendError where NVRTC cannot be had.
     """
-    return _run_nvrtc(source, arch.replace("sm_", "compute_"), options)
+    with _compiled(source, [*standard_options(arch.replace("sm_", "compute_")), *options]) as (nvrtc, program, _):
+        return _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What the compiler makes for one architecture: PTX, machine code (an ELF file), and the assembler's report."""
+
+    ptx: str
+    cubin: bytes
+    log: str
+
+
+def assemble(source: str, arch: str, options: Sequence[str] = ()) -> Assembled:
+    """Compile CUDA C++ down to the machine code of an architecture, without a GPU.
+
+    arch     "sm_75", "sm_80", …: one of `architectures()`
+    options  further NVRTC options
+    Raises CompileError with the compiler's log, ArgumentError for another architecture, BackendError without NVRTC.
+    """
+    if arch not in architectures():
+        raise ArgumentError(f"arch = {arch!r}: the compiler knows {', '.join(architectures())}")
+    # Without line information, which would be most of the file.
+    flags = [f for f in standard_options(arch) if f != "-lineinfo"] + ["--ptxas-options=-v", *options]
+    with _compiled(source, flags) as (nvrtc, program, log):
+        ptx = _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        return Assembled(ptx, _bytes(nvrtc, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)
+
+
+@cache
+def architectures() -> tuple[str, ...]:
+    """The architectures that the compiler makes machine code for. Raises BackendError without NVRTC."""
+    nvrtc = _nvrtc()
+    status, numbers = nvrtc.nvrtcGetSupportedArchs()
+    _require(nvrtc, status)
+    return tuple(f"sm_{n}" for n in numbers)
 
 
 def _nvrtc():
@@ -115,7 +153,9 @@ def _nvrtc():
     return nvrtc
 
 
-def _run_nvrtc(source: str, arch: str, options: Sequence[str]) -> str:
+@contextmanager
+def _compiled(source: str, flags: Sequence[str]) -> Iterator[tuple[Any, Any, str]]:
+    """NVRTC, the program that it compiled, and its log."""
     nvrtc = _nvrtc()
     if "\0" in source:
         raise CompileError("the source contains a NUL character: remove it")
@@ -127,27 +167,30 @@ def _run_nvrtc(source: str, arch: str, options: Sequence[str]) -> str:
     status, program = nvrtc.nvrtcCreateProgram(text, SOURCE_NAME.encode(), 0, [], [])
     _require(nvrtc, status)
     try:
-        flags = [o.encode() for o in (*standard_options(arch), *options)]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), [flag.encode() for flag in flags])
         log = _text(nvrtc, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
             raise compile_error(log)
         if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             raise CompileError(f"the compiler does not take these options: {log.strip()}", log)
         _require(nvrtc, status)
-        return _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        yield nvrtc, program, log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
 def _text(nvrtc, size_of, get, program) -> str:
+    return _bytes(nvrtc, size_of, get, program).decode(errors="replace").rstrip("\0 \n")
+
+
+def _bytes(nvrtc, size_of, get, program) -> bytes:
     status, size = size_of(program)
     _require(nvrtc, status)
     # NVRTC writes into this object. Two bytes at least: Python shares one object among all bytes of length one.
     buffer = bytes(size + 2)
     (status,) = get(program, buffer)
     _require(nvrtc, status)
-    return buffer.decode(errors="replace").rstrip("\0 \n")
+    return buffer[:size]
 
 
 def _require(nvrtc, status) -> None:
