@@ -19,7 +19,8 @@ explain = true
 hidden = "hidden"              # private: made from `secret`; never give either to students
 
 # [lab.01_direct]
-# deadline = 2026-10-20T23:59:00+02:00      # lateness is recorded; nothing is taken off
+# deadline = 2026-10-20T23:59:00+02:00
+# late = {{percent_a_day = 10, at_most = 50, grace_minutes = 15}}      # without it lateness costs nothing
 # points = {{correctness = 70, counters = 15, timing = 15}}
 # off = ["predict_reuse"]
 # [lab.01_direct.extensions]

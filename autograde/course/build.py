@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from convladder.kernels.errors import ConvladderError
 from ..judge import score
 from ..judge import spec as specs
 from ..judge.spec import Spec
+from .course import Course
 
 #: The repository that this package runs from; only there are sources to build from.
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,18 +97,18 @@ def labs(root: Path | None = None) -> list[str]:
     return sorted(p.parent.name for p in _solutions(root).glob("*/*.py") if p.stem == p.parent.name)
 
 
-def build_lab(lab: str, root: Path | None = None) -> NotebookNode:
-    """The student's notebook of a lab. Raises BuildError where an answer would be left in it."""
+def build_lab(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
+    """The student's notebook of a lab, with a course's points. Raises BuildError where it would hold an answer."""
     cells, spec = _read(lab, root)
-    notebook = _notebook(cells, spec)
+    notebook = _notebook(cells, spec, course)
     _refuse_answers(cells, notebook)
     return notebook
 
 
-def solved_notebook(lab: str, root: Path | None = None) -> NotebookNode:
+def solved_notebook(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
     """The same notebook as a student hands it in who has every answer: full marks."""
     cells, spec = _read(lab, root)
-    notebook = _notebook(cells, spec)
+    notebook = _notebook(cells, spec, course)
     for cell, made in zip(cells, notebook.cells):
         made.source = cell.text.solved
     return notebook
@@ -301,9 +302,23 @@ def _match(cells: Sequence[Cell], spec: Spec, path: Path) -> None:
 # ---- writing a notebook
 
 
-def _notebook(cells: Sequence[Cell], spec: Spec) -> NotebookNode:
+def cell_points(spec: Spec, course: Course | None = None) -> dict[str, float]:
+    """What each grade cell is worth, by its grade_id; 0 for what a course leaves out.
+
+    spec  the lab's own where there is no course, else the course's
+    """
+    how: dict[str, Any] = {} if course is None else {"timing": course.timing, "explain": course.explain}
+    by_hand = {t.name: t.kind == "explain" for t in (*spec.tasks, *spec.off)}
+    return {
+        task if manual else f"{task}-check": (score.manual_points if manual else score.task_points)(spec, task, **how)
+        for task, manual in by_hand.items()
+    }
+
+
+def _notebook(cells: Sequence[Cell], spec: Spec, course: Course | None) -> NotebookNode:
+    points = cell_points(spec if course is None else course.spec(spec.lab), course)
     notebook = nbformat.v4.new_notebook(
-        cells=[_notebook_cell(cell, spec) for cell in cells],
+        cells=[_notebook_cell(cell, points) for cell in cells],
         metadata={
             "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -314,18 +329,18 @@ def _notebook(cells: Sequence[Cell], spec: Spec) -> NotebookNode:
     return _through_nbgrader(notebook)
 
 
-def _notebook_cell(cell: Cell, spec: Spec) -> NotebookNode:
+def _notebook_cell(cell: Cell, points: Mapping[str, float]) -> NotebookNode:
     is_text = cell.role in ("prose", "explain")
     new = nbformat.v4.new_markdown_cell if is_text else nbformat.v4.new_code_cell
     made = new(cell.text.student, id=cell.name)
     if cell.role == "prose":
         made.metadata.update(editable=False, deletable=False)
     else:
-        made.metadata["nbgrader"] = _nbgrader_metadata(cell, spec)
+        made.metadata["nbgrader"] = _nbgrader_metadata(cell, points)
     return made
 
 
-def _nbgrader_metadata(cell: Cell, spec: Spec) -> dict[str, Any]:
+def _nbgrader_metadata(cell: Cell, points: Mapping[str, float]) -> dict[str, Any]:
     graded = cell.role in ("check", "explain")
     metadata: dict[str, Any] = {
         "grade": graded,
@@ -336,8 +351,7 @@ def _nbgrader_metadata(cell: Cell, spec: Spec) -> dict[str, Any]:
         "task": False,
     }
     if graded:
-        points = score.manual_points if cell.role == "explain" else score.task_points
-        metadata["points"] = points(spec, cell.task)
+        metadata["points"] = points[cell.name]
     return metadata
 
 

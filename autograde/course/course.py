@@ -10,7 +10,9 @@ file, key and fix.
     hidden = "hidden"            # the course's own hidden cases, made by `convladder course init`: LAB.hidden.toml
     labs = "labs"                # the course's own labs: LAB.toml, which come before those of the same name here
     [lab.01_direct]
-    deadline = 2026-10-20T23:59:00+02:00      # with its offset from UTC. Lateness is recorded; nothing is taken off
+    deadline = 2026-10-20T23:59:00+02:00      # with its offset from UTC. Lateness is recorded
+    late = {percent_a_day = 10, at_most = 50, grace_minutes = 15}     # of the points reached, for each day begun after
+                                 # the deadline; nothing within the grace. Without `late` nothing is taken off
     points = {correctness = 70, counters = 15, timing = 15}      # the lab's categories, sum 100
     off = ["predict_reuse"]      # tasks that do not count
     [lab.01_direct.extensions]
@@ -22,6 +24,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import math
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,10 +44,26 @@ class CourseError(ConvladderError):
 
 
 @dataclass(frozen=True)
+class LatePenalty:
+    """What is taken off the points reached, in percent, for each day begun after the deadline."""
+
+    percent_a_day: float
+    at_most: float = 100.0
+    grace_minutes: float = 0.0
+
+    def points(self, score: float, late_s: float) -> float:
+        """The points that this many seconds cost."""
+        if late_s <= 60 * self.grace_minutes:
+            return 0.0
+        return score * min(self.at_most, self.percent_a_day * math.ceil(late_s / 86400)) / 100
+
+
+@dataclass(frozen=True)
 class LabRules:
-    """What a course decides about one lab. `points` None: the lab's own."""
+    """What a course decides about one lab. `points` None: the lab's own; `late` None: lateness costs nothing."""
 
     deadline: datetime | None = None
+    late: LatePenalty | None = None
     extensions: Mapping[str, datetime] = field(default_factory=dict)
     points: Mapping[str, float] | None = None
     off: tuple[str, ...] = ()
@@ -74,15 +93,23 @@ class Course:
         if self.hidden and (self.hidden / f"{lab}.hidden.toml").is_file():
             hidden = self.hidden / f"{lab}.hidden.toml"
         loaded = specs.load(lab, own, hidden=hidden)
-        rules = self.rules.get(lab, LabRules())
+        rules = self.of(lab)
         try:
             return specs.adjusted(loaded, rules.points, rules.off)
         except SpecError as error:
             raise CourseError(f"{self.path.name}, lab.{lab}: {error}") from None
 
+    def of(self, lab: str) -> LabRules:
+        return self.rules.get(lab, LabRules())
+
     def deadline(self, lab: str, student: str) -> datetime | None:
-        rules = self.rules.get(lab, LabRules())
-        return rules.extensions.get(student, rules.deadline)
+        """When a student's work is due, any extension counted in."""
+        return self.of(lab).extensions.get(student, self.of(lab).deadline)
+
+    def penalty(self, lab: str, score: float, late_s: float) -> float:
+        """The points that lateness takes off a score."""
+        late = self.of(lab).late
+        return late.points(score, late_s) if late is not None else 0.0
 
 
 def load(path: Path | str) -> Course:
@@ -123,7 +150,7 @@ class _Keys:
     def error(self, key: str, message: str) -> CourseError:
         return CourseError(f"{self.where}: `{key}` {message}")
 
-    def take(self, key: str, kind: type, default: Any = ...) -> Any:
+    def take(self, key: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:
         self._taken.append(key)
         if key not in self._body:
             if default is ...:
@@ -146,6 +173,14 @@ class _Keys:
             raise self.error(key, f"is {value.isoformat()}: add its offset from UTC, as in {value.isoformat()}+01:00")
         return value
 
+    def number(self, key: str, default: Any = ..., *, most: float = math.inf) -> float:
+        value = self.take(key, (int, float), default)
+        if not 0 <= value <= most:
+            raise self.error(
+                key, f"is {value}: it must be at least 0" + (f" and at most {most:g}" if most < 1e9 else "")
+            )
+        return float(value)
+
     def names(self) -> list[str]:
         return list(self._body)
 
@@ -155,8 +190,9 @@ class _Keys:
             raise self.error(key, f"is not a key here{_meant(key, self._taken)}")
 
 
-_KINDS: dict[type, str] = {
+_KINDS: dict[type | tuple[type, ...], str] = {
     str: "a string", bool: "true or false", dict: "a table", list: "a list", datetime: "a date with time and offset",
+    (int, float): "a number",
 }  # fmt: skip
 
 
@@ -181,6 +217,7 @@ def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> L
         raise CourseError(f"{file}: `lab.{lab}` must be a table: [lab.{lab}]")
     table = _Keys(given, f"{file}, lab.{lab}")
     deadline = table.time("deadline", None)
+    late = _late(table, deadline)
     points = table.take("points", dict, None)
     off = table.take("off", list, [])
     if not all(isinstance(name, str) for name in off):
@@ -194,7 +231,20 @@ def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> L
         if deadline is None:
             raise extended.error(student, f"extends nothing: give lab.{lab} a `deadline`")
         extensions[student] = extended.time(student) or deadline
-    return LabRules(deadline, extensions, points, tuple(off))
+    return LabRules(deadline, late, extensions, points, tuple(off))
+
+
+def _late(table: _Keys, deadline: datetime | None) -> LatePenalty | None:
+    given = table.take("late", dict, None)
+    if given is None:
+        return None
+    if deadline is None:
+        raise table.error("late", "penalises nothing: give the lab a `deadline`")
+    keys = _Keys(given, f"{table.where}.late")
+    per_day, most = keys.number("percent_a_day", most=100), keys.number("at_most", 100, most=100)
+    grace = keys.number("grace_minutes", 0)
+    keys.end()
+    return LatePenalty(per_day, most, grace)
 
 
 def _roster(path: Path, table: _Keys) -> tuple[str, ...] | None:
@@ -230,13 +280,15 @@ def summary(course: Course) -> Iterator[str]:
     yield f"roster   {who}"
     yield f"timing   {course.timing}; explanations {'count' if course.explain else 'do not count'}"
     for lab in course.labs():
-        spec, rules = course.spec(lab), course.rules.get(lab, LabRules())
+        spec, rules = course.spec(lab), course.of(lab)
         if not spec.graded:
             continue
         private = course.hidden is not None and (course.hidden / f"{lab}.hidden.toml").is_file()
         told = ["own hidden cases" if private else "hidden cases of the public repository: make your own"]
         if rules.deadline:
             told.append(f"due {rules.deadline.isoformat()}")
+        if rules.late:
+            told.append(f"{rules.late.percent_a_day:g} % off for each day late, at most {rules.late.at_most:g} %")
         if rules.extensions:
             told.append(f"{len(rules.extensions)} extensions")
         if rules.points:

@@ -1,9 +1,10 @@
-"""Grade a class: find the submissions, judge each in a process of its own, keep complete records only.
+"""Grade a class: judge each submission in a process of its own, keep complete records only.
 
 A class lives in one folder, OUT:
 
     grading.json           the secret of the hidden seeds; drawn once, for the whole class and every regrade
     timing.json            which timing targets this class's GPU can time; measured once, where timing is measured
+    handed_in/             what was in an archive of submissions; unpacked anew by each run
     records/STUDENT.json   everything known of a submission (the audit record; not for students)
     grades.csv             one row a student
 
@@ -34,7 +35,8 @@ from ..judge.record import CheckRecord, SubmissionRecord
 from ..judge.sandbox import SandboxPolicy, open_worker
 from ..judge.spec import Spec
 from ..judge.timing import Gain
-from . import pool
+from . import collect, pool
+from .collect import Entry, find_submissions
 from .course import Course
 from .grades import Grades, GradingError, display_name, file_stem, write_atomically
 
@@ -65,71 +67,8 @@ class Settings:
     limit_s: float = 900.0
 
 
-@dataclass(frozen=True)
-class Entry:
-    """What was found of one student: a notebook, or a problem that says why there is none."""
-
-    student: str
-    notebook: Path | None = None
-    problem: str = ""
-
-
 #: Called after each submission with (done, total, record, kept).
 Watch = Callable[[int, int, SubmissionRecord, bool], None]
-
-
-# --- Finding submissions -------------------------------------------------------------------------
-
-
-def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[list[Entry], list[str]]:
-    """Every student in `folder` with the notebook of `lab`, and the names of what is no submission.
-
-    A submission is STUDENT/LAB.ipynb, STUDENT/LAB/LAB.ipynb (as nbgrader has it) or STUDENT.ipynb.
-    """
-    try:
-        children = sorted(folder.iterdir(), key=lambda p: p.name)
-    except OSError as error:
-        raise GradingError(f"{folder} cannot be read as the folder of submissions: {error.strerror}.") from error
-    found: dict[str, list[Path]] = {}
-    ignored = []
-    for child in children:
-        if child.name.startswith(".") or (skip is not None and child.resolve() == skip.resolve()):
-            continue
-        if child.is_dir():
-            places = (child / f"{lab}.ipynb", child / lab / f"{lab}.ipynb")
-            found.setdefault(child.name, []).extend(p for p in places if os.path.lexists(p))
-        elif child.suffix == ".ipynb":
-            found.setdefault(child.stem, []).append(child)
-        else:
-            ignored.append(display_name(child.name))
-    entries = [_entry(student, notebooks, folder, lab) for student, notebooks in found.items()]
-    if not any(found.values()):
-        raise GradingError(
-            f"No submission of {lab} in {folder}. Expected {folder}/STUDENT/{lab}.ipynb, "
-            f"{folder}/STUDENT/{lab}/{lab}.ipynb or {folder}/STUDENT.ipynb."
-        )
-    return sorted(entries, key=lambda e: e.student.casefold()), ignored
-
-
-def _entry(raw: str, notebooks: Sequence[Path], folder: Path, lab: str) -> Entry:
-    student = display_name(raw)
-    if len(notebooks) > 1:
-        named = " and ".join(display_name(str(p.relative_to(folder))) for p in notebooks)
-        return Entry(student, problem=f"Two notebooks were handed in: {named}. Keep one of them and grade again.")
-    if not notebooks:
-        others = sorted(display_name(p.name) for p in (folder / raw).glob("*.ipynb"))
-        hint = f" Found instead: {', '.join(others[:3])}; the file must be called {lab}.ipynb." if others else ""
-        return Entry(student, problem=f"No notebook {lab}.ipynb was handed in.{hint}")
-    notebook = notebooks[0]
-    try:
-        inside = notebook.resolve(strict=True).is_relative_to(folder.resolve())
-    except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself
-        return Entry(student, problem=f"{notebook.name} cannot be read: {getattr(error, 'strerror', '') or 'a loop'}.")
-    if not inside:
-        return Entry(student, problem=f"{notebook.name} is a link out of the submissions; hand in the file itself.")
-    if not notebook.is_file():
-        return Entry(student, problem=f"{notebook.name} is not a regular file.")
-    return Entry(student, notebook)
 
 
 # --- The folder of a class -----------------------------------------------------------------------
@@ -326,6 +265,8 @@ def grade_class(
 ) -> Grades:
     """Judge every submission of a lab that has no valid record yet, and write records and grades.csv.
 
+    folder  the submissions, or a zip archive of them (see collect.py)
+
     A record is kept where notebook, spec, secret, settings and version are those that it was made with, so
     an interrupted run goes on where it stopped. Whatever is wrong with one submission is told in its own
     record, and the class goes on.
@@ -334,8 +275,9 @@ def grade_class(
     Raises GradingError where there is nothing to grade, OUT cannot be written, or another run holds it,
     BackendError where timing is to be measured and cannot be.
     """
-    if settings.timing == "measured" and settings.on != "gpu":
-        raise BackendError('timing = "measured" needs a GPU: grade with --on gpu, or by counters')
+    _require_gpu(settings)
+    if folder.is_file():
+        folder = collect.unpack(folder, out / "handed_in")
     entries, ignored = find_submissions(folder, lab, skip=out)
     spec = _spec(lab, specs_dir, course)
     missing, unlisted = _against_roster(entries, course)
@@ -365,32 +307,41 @@ def grade_class(
             finished(job, record, kept=False)
         grades = Grades(
             lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records),
-            [entry.student for entry in missing], unlisted,
+            [entry.student for entry in missing], unlisted, [entry.student for entry in entries if entry.late],
         )  # fmt: skip
         write_atomically(out / "grades.csv", to_csv(grades.records, course))
     return grades
 
 
 def judge_one(
-    lab: str, folder: Path, notebook: Path, raw: str, out: Path, settings: Settings, specs_dir: Path | None = None
+    lab: str, folder: Path, notebook: Path, raw: str, out: Path, settings: Settings, course: Course | None = None
 ) -> SubmissionRecord:
     """Judge the notebook of one student, unless OUT has a valid record of it, and keep the record in OUT.
 
     folder  what all submissions lie in: a notebook that is a link out of it is not read
     raw     the student, as the folder is named
+    course  its deadlines, points and hidden cases; `settings` say its timing form
     The secret is that of the class in OUT, so a class may be judged one by one, all at once, or partly so.
     Where judging broke down, "unfinished" in the record's environment says so, and the next call judges again.
     """
-    entry = _entry(display_name(raw), [notebook], folder, lab)
+    _require_gpu(settings)
+    entry = collect.entry(raw, [(collect.Attempt(raw), notebook)], folder, lab)
     (out / "records").mkdir(mode=0o700, parents=True, exist_ok=True)
-    job = _Job(entry, lab, specs_dir, specs.load(lab, specs_dir).sha256, class_secret(out, lab), settings)
+    secret, spec = class_secret(out, lab), _spec(lab, None, course)
+    gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
+    job = _Job(entry, lab, None, spec.sha256, secret, settings, course, gains)
     path = record_path(out, entry.student)
     known = None if settings.force else read_record(path)
-    if known is not None and _still_valid(known, job):
-        return known
-    record = next(record for _, record in _judge_all([job], settings))
-    write_atomically(path, record.to_json(), mode=0o600)
+    kept = known is not None and _still_valid(known, job)
+    record = known if known is not None and kept else next(record for _, record in _judge_all([job], settings))
+    if _set_times(record, entry, course) or not kept:
+        write_atomically(path, record.to_json(), mode=0o600)
     return record
+
+
+def _require_gpu(settings: Settings) -> None:
+    if settings.timing == "measured" and settings.on != "gpu":
+        raise BackendError('timing = "measured" needs a GPU: grade with --on gpu, or by counters')
 
 
 def _spec(lab: str, specs_dir: Path | None, course: Course | None) -> Spec:
@@ -424,24 +375,14 @@ def _gains(out: Path, spec: Spec, secret: bytes, settings: Settings) -> dict[str
 
 
 def _set_times(record: SubmissionRecord, entry: Entry, course: Course | None) -> bool:
-    """Write into a record when it was handed in and when it was due; whether that changed anything."""
+    """Write into a record when it was handed in, when it was due and what that costs; whether it changed anything."""
+    before = (record.submitted, record.deadline, record.penalty)
     due = course.deadline(record.lab, record.student) if course is not None else None
-    handed_in = submitted_at(entry.notebook) if due is not None and entry.notebook is not None else None
-    before = (record.submitted, record.deadline)
+    handed_in = entry.submitted if due is not None else None
     record.submitted = handed_in.isoformat(timespec="seconds") if handed_in else ""
     record.deadline = due.isoformat(timespec="seconds") if due else ""
-    return (record.submitted, record.deadline) != before
-
-
-def submitted_at(notebook: Path) -> datetime | None:
-    """When a notebook was handed in: nbgrader's timestamp.txt beside it says, or else the file's last change."""
-    with suppress(OSError, ValueError):
-        told = (notebook.parent / "timestamp.txt").read_text(encoding="utf-8").strip()
-        stamp = datetime.fromisoformat(told.removesuffix(" UTC"))
-        return stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
-    with suppress(OSError):
-        return datetime.fromtimestamp(notebook.stat().st_mtime, UTC)
-    return None
+    record.penalty = course.penalty(record.lab, record.score, record.late_s) if course is not None else 0.0
+    return (record.submitted, record.deadline, record.penalty) != before
 
 
 def record_path(out: Path, student: str) -> Path:
@@ -459,12 +400,17 @@ def _strays(out: Path, records: dict[str, SubmissionRecord]) -> list[str]:
 def to_csv(records: Sequence[SubmissionRecord], course: Course | None = None) -> str:
     """One row a student: total, maximum, points a person still gives, each task's points, problems.
 
-    With a course also when it was handed in and due, how late it is (hours), and whether the roster has its author.
+    With a course also when it was handed in and due, how late it is (hours), what that takes off the total and what is
+    left of it, and whether the roster has its author.
     """
     tasks = list(dict.fromkeys(check.task for record in records for check in record.checks))
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    of_course = ["submitted", "deadline", "hours late", "on roster"] if course is not None else []
+    of_course = (
+        ["submitted", "deadline", "hours late", "late penalty", "total less penalty", "on roster"]
+        if course is not None
+        else []
+    )
     table.writerow(["student", "total", "max", "manual pending", *map(_cell, tasks), *of_course, "problems"])
     for r in records:
         scores = [_points(sum(c.score for c in r.checks if c.task == task)) for task in tasks]
@@ -477,7 +423,7 @@ def to_csv(records: Sequence[SubmissionRecord], course: Course | None = None) ->
 def _course_cells(r: SubmissionRecord, course: Course) -> list[str]:
     hours = f"{r.late_s / 3600:.2f}" if r.submitted and r.deadline else ""
     listed = "" if course.roster is None else "yes" if r.student in map(display_name, course.roster) else "no"
-    return [r.submitted, r.deadline, hours, listed]
+    return [r.submitted, r.deadline, hours, _points(r.penalty), _points(r.score - r.penalty), listed]
 
 
 def _points(value: float) -> str:

@@ -26,6 +26,7 @@ class Grades:
     strays   students with a record but without a submission
     missing  students of the roster who handed nothing in; they have a record that says so
     unlisted submissions of people who are not on the roster; they are graded all the same
+    marked   submissions that the learning platform marked as late, by its file names
     """
 
     lab: str
@@ -35,6 +36,7 @@ class Grades:
     strays: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unlisted: list[str] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
 
     @property
     def unfinished(self) -> list[SubmissionRecord]:

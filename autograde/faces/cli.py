@@ -161,7 +161,10 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
 
 @main.command()
 @click.argument("lab")
-@click.option("--submissions", type=_FOLDER, required=True, help="The folder with every student's notebook.")
+@click.option(
+    "--submissions", type=click.Path(path_type=Path), required=True,
+    help="The folder with every student's notebook, or a learning platform's zip archive.",
+)  # fmt: skip
 @click.option("--out", type=_FOLDER, help="Where grades go.  [default: grades/LAB]")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
 @click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
@@ -178,7 +181,8 @@ def grade(
 ) -> None:  # fmt: skip
     """Grade a class. An interrupted run goes on where it stopped.
 
-    Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb or DIR/STUDENT.ipynb.
+    Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb, DIR/STUDENT.ipynb, or what Canvas, Moodle and
+    Blackboard export, as a folder or as their zip archive.
     """
     from ..course import course as courses
     from ..course.grade import Settings
@@ -265,6 +269,8 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any, course: Any = 
 
 
 def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
+    from . import report
+
     new = len(grades.records) - grades.kept
     yield f"{new} graded, {grades.kept} kept from an earlier run" if grades.kept else f"{new} graded"
     yield f"class   {index}"
@@ -279,9 +285,13 @@ def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
         yield f"on the roster, but nothing handed in: {', '.join(grades.missing)}"
     if grades.unlisted:
         yield f"graded, but not on the roster: {', '.join(grades.unlisted)}"
-    late = [r.student for r in grades.records if r.late_s]
+    late = [
+        f"{r.student} (−{report.points(r.penalty)})" if r.penalty else r.student for r in grades.records if r.late_s
+    ]
     if late:
-        yield f"handed in late (recorded, nothing taken off): {', '.join(late)}"
+        yield f"handed in late: {', '.join(late)}"
+    if grades.marked:
+        yield f"marked as late by the learning platform, which does not say by how much: {', '.join(grades.marked)}"
     unclear = [r.student for r in grades.unfinished if r.environment["unfinished"].startswith("inconclusive")]
     broken = [r.student for r in grades.unfinished if r.student not in unclear]
     if unclear:
@@ -418,11 +428,14 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
 @main.command("nbgrader-setup")
 @click.argument("dest", type=_FOLDER)
 @click.option("--lab", "labs", multiple=True, help="A lab of the course; may be given again.  [default: all]")
-def nbgrader_setup(dest: Path, labs: tuple[str, ...]) -> None:
+@click.option(
+    "--course", "course_file", type=_NOTEBOOK, help="The course.toml whose rules hold.  [default: DEST's own]"
+)
+def nbgrader_setup(dest: Path, labs: tuple[str, ...], course_file: Path | None) -> None:
     """Make DEST a course folder for nbgrader's own commands, or renew its source notebooks."""
     from . import nbgrader_course
 
-    for path in nbgrader_course.make(dest, labs):
+    for path in nbgrader_course.make(dest, labs, course_file=course_file):
         click.echo(path)
     lab = labs[0] if labs else "01_direct"
     click.echo(f"now, in {dest}: nbgrader generate_assignment {lab}")

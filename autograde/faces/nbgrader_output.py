@@ -39,12 +39,19 @@ def graded(checks: Sequence[CheckRecord], most: float, source: str) -> list[Note
     source  the text of the task's cell, for the line to blame
     """
     points = points_of(checks, most)
-    view = report.task_view(checks[0].task if checks else "", checks, source=source)
+    if not checks:
+        shown = {"text/plain": "This task does not count in this course."}
+        return [new_output("display_data", shown), _result(points)]
+    view = report.task_view(checks[0].task, checks, source=source)
     page = report.environment().get_template("nbgrader.html.j2").render(task=view)
     return [
         new_output("display_data", {"text/html": page, "text/plain": in_words(view)}),
-        new_output("execute_result", {"text/plain": repr(points)}, execution_count=1),
+        _result(points),
     ]
+
+
+def _result(points: float) -> NotebookNode:
+    return new_output("execute_result", {"text/plain": repr(points)}, execution_count=1)
 
 
 def opening(shown: SubmissionRecord, record: SubmissionRecord) -> list[NotebookNode]:

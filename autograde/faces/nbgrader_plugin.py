@@ -10,8 +10,14 @@ formgrader. nbgrader keeps the gradebook, the deadlines, the comments and the po
 worth is decided by the judge from the text of the submission. No cell is executed.
 
     generate_assignment   ClearAnswers    the solved cells become the stubs that they carry
-    autograde, 1st pass   Transplant      the released notebook, with the text of the submission's answers in it
+    zip_collect           Unpack, Collect a learning platform's archive (nbgrader_collect.py)
+    autograde, 1st pass   DueDate         the gradebook's due date and this student's extension, from course.toml
+                          Transplant      the released notebook, with the text of the submission's answers in it
     autograde, 2nd pass   Judge           each grade cell's output: reasons, and one float between 0 and its points
+                          LatePenalty     what course.toml takes off for lateness
+
+The rules of course.toml (points, tasks that are off, form of timing, hidden cases, deadlines) hold here as they do for
+`convladder grade --course`. It lies in the course folder, or where configure() is told.
 
 The records, with all that is known of hidden cases, are kept beside the gradebook in grades/LAB, as `convladder
 grade --out grades/LAB` keeps them: both doors use one secret and take each other's records over. So a large class
@@ -21,10 +27,13 @@ has only to write the gradebook.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
 import sys
+from dataclasses import replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +41,10 @@ import nbformat
 from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader import utils
+from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
+from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
 from sqlalchemy import create_engine, event
 from sqlalchemy.engine import Engine
@@ -41,7 +52,10 @@ from sqlalchemy.exc import OperationalError
 from traitlets import Enum, Float, List, Unicode
 
 from ...kernels.errors import ConvladderError
-from ..course import grade
+from ..course import build, grade
+from ..course import course as courses
+from ..course.course import Course
+from ..course.grades import display_name
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import SubmissionRecord
@@ -54,31 +68,27 @@ Resources = dict[str, Any]
 #: Where ClearAnswers finds what students start from, in a source cell's metadata.
 STUB = "convladder_stub"
 
-#: Names of a lab's notebook, and of a student, in what a learning platform exports:
-#: STUDENT/LAB.ipynb, STUDENT_LAB.ipynb, TITLE_STUDENT_attempt_DATE_LAB.ipynb (Blackboard) and
-#: NAME_NUMBER_assignsubmission_file_/LAB.ipynb (Moodle, where NUMBER becomes the student's name here).
-SUBMITTED_NAME = (
-    r".*/(?!extracted/)"
-    r"(?:[^/]*_(?=[^/_]+_attempt_)|[^/]*_(?=\d+_assignsubmission_file_))?"
-    r"(?P<student_id>[^/]+?)"
-    r"(?:_attempt_(?P<timestamp>\d{4}(?:-\d\d){5})|_assignsubmission_file)?"
-    r"[/_]+(?P<file_id>\d\d_[a-z][a-z0-9_]*)\.ipynb$"
-)
-
 
 class NotGraded(ConvladderError):
     """This submission keeps the grades that it has; the message says why and what to do."""
 
 
-def configure(config: Any, config_file: str | Path) -> None:
+#: The section of nbgrader's configuration that names the course.toml: every part of nbgrader can read it.
+SECTION = "Convladder"
+
+
+def configure(config: Any, config_file: str | Path, course: str = "") -> None:
     """Set nbgrader up for a course of our labs.
 
     config       what `get_config()` gives in nbgrader_config.py
     config_file  its `__file__`: the course is the folder that it lies in
+    course       the course.toml whose rules hold, relative to that folder; "": the one in it, if there is one
     What is set afterwards in nbgrader_config.py stands.
     """
     root = Path(config_file).resolve().parent
     here = __name__
+    own = root / "course.toml"
+    config[SECTION].course = str(root / course) if course else str(own) if own.exists() else ""
     config.CourseDirectory.root = str(root)
     config.CourseDirectory.db_url = (
         f"sqlite:///{root}/gradebook.db"  # a relative URL would follow the working directory
@@ -98,6 +108,7 @@ def configure(config: Any, config_file: str | Path) -> None:
     ]
     config.Autograde.exporter_class = f"{here}.SubmittedNotebook"
     config.Autograde.sanitize_preprocessors = [
+        f"{here}.DueDate",
         f"{here}.Transplant",
         "nbgrader.preprocessors.OverwriteKernelspec",
         "nbgrader.preprocessors.OverwriteCells",
@@ -110,14 +121,28 @@ def configure(config: Any, config_file: str | Path) -> None:
         "nbgrader.preprocessors.CheckCellMetadata",
     ]
     config.HTMLExporter.sanitize_html = True  # for the HTML of outputs; see harmless_markdown for that of cells
-    config.FileNameCollectorPlugin.named_regexp = SUBMITTED_NAME
-    if shutil.which("alembic") is None:  # nbgrader calls it by name, also from a virtual environment that is not active
-        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    config.AssignLatePenalties.plugin_class = f"{here}.LatePenalty"
+    collecting = f"{__package__}.nbgrader_collect"
+    config.ZipCollectApp.extractor_plugin = f"{collecting}.Unpack"
+    config.ZipCollectApp.collector_plugin = f"{collecting}.Collect"
+    find_alembic()
     if not event.contains(Engine, "connect", _wait_for_other_writers):
         event.listen(Engine, "connect", _wait_for_other_writers)
 
 
+def course_of(part: Any) -> Course | None:
+    """The course.toml that holds for a part of nbgrader. Raises CourseError."""
+    path = part.config[SECTION].get("course", "")
+    return courses.load(path) if path else None
+
+
 # --- The gradebook, shared by several commands at once --------------------------------------------
+
+def find_alembic() -> None:
+    """Let nbgrader make a gradebook: it calls alembic by name, also from a virtual environment that is not active."""
+    if shutil.which("alembic") is None:
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+
 
 #: How long a command waits for another one's write to the gradebook; SQLite's own five seconds lose entries.
 WRITE_PATIENCE_S = 60
@@ -198,6 +223,7 @@ class SubmittedNotebook(NotebookExporter):
         if isinstance(self.parent, Autograde):
             try:
                 _require_writable(self.parent.coursedir.db_url, self.gradebook_patience_s)
+                _require_rules(self)
             except NbGraderException as error:
                 self.log.error("%s", error)
                 raise
@@ -208,25 +234,52 @@ class SubmittedNotebook(NotebookExporter):
         return super().from_file(file_stream, resources=resources, **kw)
 
 
-class _Step(NbGraderPreprocessor):
-    """A preprocessor of autograde that knows the course and the lab."""
+def _require_rules(part: Any) -> None:
+    """Raise NbGraderException where course.toml cannot be used, once and not for every student."""
+    try:
+        course = course_of(part)
+    except ConvladderError as error:
+        raise NbGraderException(f"{error}. Nothing was graded: correct it, and run the same command again.") from None
+    if course is not None and course.timing == "measured" and part.config.Judge.get("on", "sim") != "gpu":
+        raise NbGraderException(
+            f'{course.path} says timing = "measured", which needs a GPU. Nothing was graded: set c.Judge.on = "gpu" '
+            'in nbgrader_config.py on a machine that has one, or timing = "counters" there.'
+        )
 
-    specs_dir = Unicode("", help="A folder of specs in the place of the package's own.").tag(config=True)
+
+class _Step(NbGraderPreprocessor):
+    """A preprocessor of autograde that knows the course, its folders and the lab."""
 
     def preprocess(self, nb: NotebookNode, resources: Resources) -> tuple[NotebookNode, Resources]:
         names = resources["nbgrader"]
-        self.course = self.parent.parent.coursedir
+        self.folders = self.parent.parent.coursedir
+        self.db_url: str = names["db_url"]
+        self.course = course_of(self)
         self.lab: str = names["assignment"]
         self.student: str = names["student"]
-        folder = Path(self.course.format_path(self.course.submitted_directory, self.student, self.lab))
+        folder = Path(self.folders.format_path(self.folders.submitted_directory, self.student, self.lab))
         self.notebook = folder / f"{names['notebook']}.ipynb"
-        return self.work(nb, specs.load(self.lab, self._specs_dir())), resources
+        spec = specs.load(self.lab) if self.course is None else self.course.spec(self.lab)
+        return self.work(nb, spec), resources
 
     def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
         raise NotImplementedError
 
-    def _specs_dir(self) -> Path | None:
-        return Path(self.specs_dir) if self.specs_dir else None
+
+class DueDate(_Step):
+    """Write the deadline that course.toml states, and this student's extension of it, into the gradebook."""
+
+    def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
+        deadline = self.course.of(self.lab).deadline if self.course is not None else None
+        if self.course is None or deadline is None:
+            return nb
+        own = self.course.deadline(self.lab, display_name(self.student)) or deadline
+        with Gradebook(self.db_url) as book:
+            submission = book.find_submission(self.lab, self.student)
+            submission.assignment.duedate = deadline.astimezone(UTC).replace(tzinfo=None)
+            submission.extension = own - deadline if own != deadline else None
+            book.db.commit()
+        return nb
 
 
 class Transplant(_Step):
@@ -238,6 +291,8 @@ class Transplant(_Step):
 
     def work(self, nb: NotebookNode, spec: Spec) -> NotebookNode:
         released = self._released()
+        self._require_points(released, spec)
+        self._compare_with_roster()
         output.highlight(released)
         try:
             read = submissions.read(self.notebook, spec)
@@ -250,7 +305,7 @@ class Transplant(_Step):
         return released
 
     def _released(self) -> NotebookNode:
-        folder = Path(self.course.format_path(self.course.release_directory, ".", self.lab))
+        folder = Path(self.folders.format_path(self.folders.release_directory, ".", self.lab))
         path = folder / self.notebook.name
         try:
             return nbformat.read(path, as_version=4)
@@ -260,11 +315,28 @@ class Transplant(_Step):
                 f"`nbgrader generate_assignment {self.lab} --force` and autograde again."
             ) from None
 
+    def _require_points(self, released: NotebookNode, spec: Spec) -> None:
+        """The gradebook's maxima are those of the released notebook, so they must be what the judge gives."""
+        given = {_grade_id(c): float(c.metadata.nbgrader.points) for c in released.cells if utils.is_grade(c)}
+        wanted = build.cell_points(spec, self.course)
+        for name, points in wanted.items():
+            if not math.isclose(given.get(name, -1.0), points, abs_tol=1e-9):
+                raise NotGraded(
+                    f"{name} is worth {given.get(name, 0.0):g} points in the released notebook, and {points:g} by the "
+                    "rules of the course: run `convladder nbgrader-setup`, then `nbgrader generate_assignment "
+                    f"{self.lab} --force`, and autograde again."
+                )
+
+    def _compare_with_roster(self) -> None:
+        roster = self.course.roster if self.course is not None else None
+        if roster is not None and display_name(self.student) not in map(display_name, roster):
+            self.log.warning("%s is not on the course's roster, and is graded all the same", self.student)
+
 
 def _insert(released: NotebookNode, read: Submission) -> None:
     for cell in released.cells:
         answer = read.answers.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
-        if answer is None or not utils.is_solution(cell):
+        if answer is None or not utils.is_solution(cell) or _counts_nothing(cell):
             continue
         if cell.cell_type == "markdown":
             if answer.text:  # else it stays as released, which nbgrader takes for no response
@@ -272,6 +344,11 @@ def _insert(released: NotebookNode, read: Submission) -> None:
         else:
             magic = cell.source.partition("\n")[0]
             cell.source = "\n" * (answer.first_line - 2) + f"{magic}\n{answer.text}"
+
+
+def _counts_nothing(cell: NotebookNode) -> bool:
+    """A written answer that the course leaves out: as released, nobody is asked to grade it."""
+    return bool(utils.is_grade(cell)) and float(cell.metadata.nbgrader.points) == 0
 
 
 def harmless_markdown(text: str) -> str:
@@ -312,12 +389,14 @@ class Judge(_Step):
         return nb
 
     def _record(self, nb: NotebookNode) -> SubmissionRecord:
-        out = Path(self.course.root) / "grades" / self.lab
-        submitted = Path(self.course.format_path(self.course.submitted_directory, "x", "x")).parents[1]
+        out = Path(self.folders.root) / "grades" / self.lab
+        submitted = Path(self.folders.format_path(self.folders.submitted_directory, "x", "x")).parents[1]
         settings = grade.Settings(
-            on=self.on, timing="counters", sandbox=self.sandbox, limit_s=self.limit_s, force=self.parent.parent.force
+            on=self.on, sandbox=self.sandbox, limit_s=self.limit_s, force=self.parent.parent.force
         )
-        record = grade.judge_one(self.lab, submitted, self.notebook, self.student, out, settings, self._specs_dir())
+        if self.course is not None:
+            settings = replace(settings, timing=self.course.timing, explain=self.course.explain)
+        record = grade.judge_one(self.lab, submitted, self.notebook, self.student, out, settings, self.course)
         if "unfinished" in record.environment:
             raise NotGraded(f"{self.student}: {' '.join(record.problems)} ({record.environment['unfinished'][-2000:]})")
         return record
@@ -325,3 +404,17 @@ class Judge(_Step):
 
 def _grade_id(cell: NotebookNode) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
+
+
+# --- late work -----------------------------------------------------------------------------------
+
+
+class LatePenalty(LateSubmissionPlugin):
+    """What course.toml takes off; where it has no rule for the lab, nbgrader's own `penalty_method` decides."""
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None:
+        course = course_of(self)
+        late = course.of(self.parent.assignment_id).late if course is not None else None
+        if late is not None:
+            return late.points(score, total_seconds_late)
+        return super().late_submission_penalty(student_id, score, total_seconds_late)

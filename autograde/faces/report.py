@@ -342,6 +342,7 @@ def feedback_page(record: SubmissionRecord, title: str, titles: Mapping[str, str
             max=points(shown.max),
             manual=points(shown.manual_max) if shown.manual_max else "",
             percent=_percent(shown.score, shown.max),
+            lateness=lateness(shown),
             problems=shown.problems,
             failed=FAILED,
             tasks=[task_view(name, checks, titles.get(name, "")) for name, checks in by_task(shown.checks).items()],
@@ -413,6 +414,7 @@ def _class_row(record: SubmissionRecord, tasks: Sequence[str]) -> dict[str, Any]
         "max": points(record.max),
         "percent": _percent(record.score, record.max),
         "manual": points(record.manual_max) if record.manual_max else "",
+        "lateness": lateness(record),
         "problems": record.problems,
         "cells": [_class_cell(own[task]) if task in own else None for task in tasks],
         "losses": [
@@ -448,6 +450,14 @@ def _class_summary(records: Sequence[SubmissionRecord]) -> str:
     most = max(r.max for r in records)
     students = "1 submission" if len(records) == 1 else f"{len(records)} submissions"
     return f"{students} · median {points(middle)} of {points(most)} points"
+
+
+def lateness(record: SubmissionRecord) -> str:
+    """How late it was and what that costs; "" for what was in time."""
+    if not record.late_s:
+        return ""
+    cost = f"−{points(record.penalty)} points, {points(record.score - record.penalty)} remain"
+    return f"handed in {record.late_s / 3600:.1f} hours late: {cost if record.penalty else 'nothing is taken off'}"
 
 
 def circumstances(record: SubmissionRecord) -> str:

@@ -56,8 +56,8 @@ class CheckRecord:
 class SubmissionRecord:
     """One judged submission. `problems` are faults of the notebook itself, each naming cell and fix.
 
-    submitted, deadline  times of ISO 8601 with their zone, where a course states a deadline; "" elsewhere.
-                         Lateness is recorded, and nothing is taken off for it
+    submitted, deadline  times of ISO 8601 with their zone, where a course states a deadline; "" elsewhere
+    penalty              points of `score` that the course takes off for lateness; `score` itself is without it
     """
 
     lab: str
@@ -75,6 +75,7 @@ class SubmissionRecord:
     sandbox: str = ""
     submitted: str = ""
     deadline: str = ""
+    penalty: float = 0.0
 
     @property
     def late_s(self) -> float:

@@ -231,7 +231,7 @@ class ExplainTask(Task):
 
 @dataclass(frozen=True)
 class Spec:
-    """One lab, checked. `sha256` is that of the public and the hidden file together."""
+    """One lab, checked. `sha256` is that of the public and the hidden file together; `off` does not count."""
 
     lab: str
     title: str
@@ -241,6 +241,7 @@ class Spec:
     tasks: tuple[Task, ...]
     sha256: str
     path: Path
+    off: tuple[Task, ...] = ()
 
     def task(self, name: str) -> Task:
         for task in self.tasks:
@@ -293,11 +294,12 @@ def adjusted(spec: Spec, points: Mapping[str, float] | None = None, off: Iterabl
     if not off and points in (None, spec.points):
         return spec
     tasks = tuple(t for t in spec.tasks if t.name not in off)
+    left_out = tuple(t for t in spec.tasks if t.name in off)
     if not tasks:
         raise SpecError(f"{spec.lab} has no task left: turn on at least one")
     changes = repr((sorted((points or spec.points).items()), sorted(off)))
     sha256 = hashlib.sha256(f"{spec.sha256} {changes}".encode()).hexdigest()
-    return replace(spec, points=points or spec.points, tasks=tasks, sha256=sha256)
+    return replace(spec, points=points or spec.points, tasks=tasks, sha256=sha256, off=left_out)
 
 
 def _toml(text: bytes, path: Path) -> _Table:

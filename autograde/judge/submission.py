@@ -183,9 +183,9 @@ def _first_line(task: Task) -> str:
 def _answers(cells: list[_Cell], spec: Spec) -> tuple[dict[str, Answer], list[str]]:
     answers: dict[str, Answer] = {}
     problems: list[str] = []
-    tasks = {t.name: t for t in spec.tasks}
+    tasks, off = {t.name: t for t in spec.tasks}, {t.name for t in spec.off}
     for cell in cells:
-        found = _marked(cell, tasks, problems) if cell.kind == "code" else _explained(cell, tasks)
+        found = _marked(cell, tasks, off, problems) if cell.kind == "code" else _explained(cell, tasks)
         if found is None:
             continue
         name, answer = found
@@ -204,7 +204,7 @@ def _answers(cells: list[_Cell], spec: Spec) -> tuple[dict[str, Answer], list[st
     return answers, problems
 
 
-def _marked(cell: _Cell, tasks: dict[str, Task], problems: list[str]) -> tuple[str, Answer] | None:
+def _marked(cell: _Cell, tasks: dict[str, Task], off: set[str], problems: list[str]) -> tuple[str, Answer] | None:
     """The answer of a code cell that begins with a magic line."""
     lines = cell.text.split("\n")
     first = next((i for i, line in enumerate(lines) if line.strip()), 0)
@@ -212,6 +212,8 @@ def _marked(cell: _Cell, tasks: dict[str, Task], problems: list[str]) -> tuple[s
     if match is None:
         return None
     name = match["task"]
+    if name in off:  # the notebook has its cell, and nobody asks for it
+        return None
     task = tasks.get(name)
     if task is None or isinstance(task, ExplainTask):
         close = difflib.get_close_matches(name, list(tasks), 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import stat
 from dataclasses import replace
@@ -14,78 +12,46 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from convladder.autograde.course import begin, hidden
+from convladder.autograde.course import begin, collect, hidden
 from convladder.autograde.course import course as courses
 from convladder.autograde.course import grade as grading
 from convladder.autograde.course.course import CourseError
 from convladder.autograde.course.grade import Settings
+from convladder.autograde.faces import report
 from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import check, open_worker, score, spec
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
 from convladder.autograde.judge.spec import KernelTask, PythonTask, SpecError
 from convladder.kernels.methods import ladder_source
 
-LAB = """
-lab = "toy"
-title = "A toy lab"
-minutes = 5
-points = {prediction = 90, explanation = 10}
-[[task]]
-name = "double"
-title = "Twice N"
-kind = "number"
-formula = "2*N"
-symbols = {N = 21}
-share = {prediction = 2}
-[[task]]
-name = "triple"
-title = "Three times N"
-kind = "number"
-formula = "3*N"
-symbols = {N = 21}
-share = {prediction = 1}
-[[task]]
-name = "why"
-title = "Why"
-kind = "explain"
-rubric = ["0: no", "1: yes"]
-share = {explanation = 1}
-"""
 
+@pytest.fixture
+def write(toy: Any) -> Any:
+    """Writes a course of the toy lab, and returns its course.toml."""
 
-def write(folder: Path, text: str = "", roster: str = "student,name\nada,Ada L.\nbela,Bela B.\n") -> Path:
-    (folder / "own").mkdir(exist_ok=True)
-    (folder / "own" / "toy.toml").write_text(LAB)
-    (folder / "roster.csv").write_text(roster)
-    path = folder / "course.toml"
-    path.write_text(f'semester = "autumn"\nroster = "roster.csv"\nlabs = "own"\n{text}')
-    return path
+    def run(folder: Path, text: str = "", roster: str = "student,name\nada,Ada L.\nbela,Bela B.\n") -> Path:
+        (folder / "own").mkdir(exist_ok=True)
+        (folder / "own" / "toy.toml").write_text(toy.spec)
+        (folder / "roster.csv").write_text(roster)
+        path = folder / "course.toml"
+        path.write_text(f'semester = "autumn"\nroster = "roster.csv"\nlabs = "own"\n{text}')
+        return path
 
-
-def submit(folder: Path, student: str, double: str = "42") -> Path:
-    path = folder / student / "toy.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cells = ",".join(
-        f'{{"cell_type": "code", "id": "{task}", "metadata": {{}}, "outputs": [], "execution_count": null, '
-        f'"source": "%%answer {task}\\n{task} = {value}"}}'
-        for task, value in (("double", double), ("triple", "63"))
-    )
-    path.write_text(f'{{"cells": [{cells}], "metadata": {{}}, "nbformat": 4, "nbformat_minor": 5}}')
-    return path
+    return run
 
 
 def graded(path: Path, folder: Path, out: Path) -> grading.Grades:
     return grading.grade_class("toy", folder, out, Settings(sandbox="none"), course=courses.load(path))
 
 
-def rows(out: Path) -> dict[str, dict[str, str]]:
-    return {row["student"]: row for row in csv.DictReader(io.StringIO((out / "grades.csv").read_text()))}
+#: The beginning of a lab that has a deadline.
+DUE = "[lab.toy]\ndeadline = 2026-10-01T00:00:00Z\n"
 
 
 # ---- reading
 
 
-def test_a_course_says_what_it_says(tmp_path: Path) -> None:
+def test_a_course_says_what_it_says(tmp_path: Path, write: Any) -> None:
     text = """
 timing = "off"
 explain = false
@@ -100,7 +66,7 @@ bela = 2026-10-27T23:59:00+02:00
     assert (course.semester, course.roster, course.timing, course.explain) == ("autumn", ("ada", "bela"), "off", False)
     assert course.deadline("toy", "ada") == datetime(2026, 10, 20, 21, 59, tzinfo=UTC)
     assert course.deadline("toy", "bela") == datetime(2026, 10, 27, 21, 59, tzinfo=UTC)
-    assert [t.name for t in course.spec("toy").tasks] == ["double", "why"]
+    assert [t.name for t in course.spec("toy").tasks] == ["double", "words"]
 
 
 @pytest.mark.parametrize(
@@ -115,9 +81,16 @@ bela = 2026-10-27T23:59:00+02:00
         ("[lab.toy]\ndeadline = 2026-10-20T23:59:00", "add its offset from UTC"),
         ("[lab.toy]\ndeadline = 2026-10-20", "must be a date with time and offset"),
         ('[lab.toy]\noff = ["quadruple"]', "lab.toy: toy has no task 'quadruple'"),
-        ('[lab.toy]\noff = ["double", "triple", "why"]', "turn on at least one"),
+        ('[lab.toy]\noff = ["double", "triple", "words"]', "turn on at least one"),
         ("[lab.toy]\npoints = {prediction = 80}", "add up to 80"),
         ("[lab.toy]\npoints = {predictions = 100}", "did you mean 'prediction'?"),
+        ("[lab.toy]\nlate = {percent_a_day = 10}", "`late` penalises nothing: give the lab a `deadline`"),
+        (
+            f"{DUE}late = {{percent_a_day = 110}}",
+            "lab.toy.late: `percent_a_day` is 110: it must be at least 0 and at most",
+        ),
+        (f"{DUE}late = {{percent = 10}}", "`percent_a_day` is missing"),
+        (f"{DUE}late = {{percent_a_day = 10, grace_minute = 1}}", "did you mean 'grace_minutes'?"),
         ("[lab.toy.extensions]\nada = 2026-10-20T23:59:00Z", "extends nothing"),
         (
             "[lab.toy]\ndeadline = 2026-10-01T00:00:00Z\n[lab.toy.extensions]\nadda = 2026-10-20T23:59:00Z",
@@ -126,7 +99,9 @@ bela = 2026-10-27T23:59:00+02:00
         ("semester", "course.toml"),
     ],
 )
-def test_what_a_course_cannot_mean_is_told_with_file_key_and_fix(tmp_path: Path, text: str, says: str) -> None:
+def test_what_a_course_cannot_mean_is_told_with_file_key_and_fix(
+    tmp_path: Path, text: str, says: str, write: Any
+) -> None:
     with pytest.raises((CourseError, SpecError)) as error:
         courses.load(write(tmp_path, text))
     assert says in str(error.value)
@@ -141,13 +116,13 @@ def test_what_a_course_cannot_mean_is_told_with_file_key_and_fix(tmp_path: Path,
         ("", "found: nothing"),
     ],
 )
-def test_a_roster_that_cannot_be_used_is_told_with_its_line(tmp_path: Path, roster: str, says: str) -> None:
+def test_a_roster_that_cannot_be_used_is_told_with_its_line(tmp_path: Path, roster: str, says: str, write: Any) -> None:
     with pytest.raises(CourseError) as error:
         courses.load(write(tmp_path, roster=roster))
     assert says in str(error.value)
 
 
-def test_a_roster_of_a_spreadsheet_may_begin_with_its_mark(tmp_path: Path) -> None:
+def test_a_roster_of_a_spreadsheet_may_begin_with_its_mark(tmp_path: Path, write: Any) -> None:
     assert courses.load(write(tmp_path, roster="\ufeffstudent\nada\n")).roster == ("ada",)
 
 
@@ -159,13 +134,21 @@ def test_a_missing_course_is_told(tmp_path: Path) -> None:
 # ---- points and tasks
 
 
-def test_points_of_a_task_that_is_off_go_to_the_rest(tmp_path: Path) -> None:
-    course = courses.load(write(tmp_path, '[lab.toy]\noff = ["why"]'))
+def test_points_of_a_task_that_is_off_go_to_the_rest(tmp_path: Path, write: Any) -> None:
+    course = courses.load(write(tmp_path, '[lab.toy]\noff = ["words"]'))
     found = {c.name: c.max for c in score.planned(course.spec("toy"))}
     assert found == {"double.prediction": pytest.approx(200 / 3), "triple.prediction": pytest.approx(100 / 3)}
 
 
-def test_a_changed_course_changes_what_records_were_made_with(tmp_path: Path) -> None:
+def test_the_cell_of_a_task_that_is_off_is_no_problem(tmp_path: Path, write: Any, toy: Any) -> None:
+    course, folder = write(tmp_path, '[lab.toy]\noff = ["triple"]', "student\nada\n"), tmp_path / "in"
+    toy.hand_in(folder, "ada", toy.notebook(triple="not even Python ("))
+    (record,) = graded(course, folder, tmp_path / "out").records
+    assert (record.problems, record.score) == ([], 90)
+    assert {c.task for c in record.checks} == {"double", "words"}
+
+
+def test_a_changed_course_changes_what_records_were_made_with(tmp_path: Path, write: Any) -> None:
     plain = courses.load(write(tmp_path)).spec("toy")
     other = courses.load(write(tmp_path, "[lab.toy]\npoints = {prediction = 80, explanation = 20}")).spec("toy")
     assert plain.sha256 != other.sha256
@@ -175,57 +158,77 @@ def test_a_changed_course_changes_what_records_were_made_with(tmp_path: Path) ->
 # ---- a class
 
 
-def test_whoever_is_missing_or_unknown_is_named_and_the_class_goes_on(tmp_path: Path) -> None:
+def test_whoever_is_missing_or_unknown_is_named_and_the_class_goes_on(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder, out = write(tmp_path), tmp_path / "in", tmp_path / "out"
-    submit(folder, "ada")
-    submit(folder, "carla")
+    toy.hand_in(folder, "ada", toy.notebook())
+    toy.hand_in(folder, "carla", toy.notebook())
     grades = graded(course, folder, out)
     assert (grades.missing, grades.unlisted) == (["bela"], ["carla"])
     assert {r.student: r.score for r in grades.records} == {"ada": 90, "bela": 0, "carla": 90}
     assert "Nothing was handed in" in grades.records[1].problems[0]
-    assert [rows(out)[s]["on roster"] for s in ("ada", "bela", "carla")] == ["yes", "yes", "no"]
+    assert [toy.rows(out)[s]["on roster"] for s in ("ada", "bela", "carla")] == ["yes", "yes", "no"]
 
 
-def test_who_was_missing_is_graded_once_the_work_is_there(tmp_path: Path) -> None:
+def test_who_was_missing_is_graded_once_the_work_is_there(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder, out = write(tmp_path), tmp_path / "in", tmp_path / "out"
-    submit(folder, "ada")
+    toy.hand_in(folder, "ada", toy.notebook())
     graded(course, folder, out)
-    submit(folder, "bela")
+    toy.hand_in(folder, "bela", toy.notebook())
     grades = graded(course, folder, out)
     assert (grades.missing, grades.kept) == ([], 1)
     assert grades.records[1].score == 90
 
 
-def test_lateness_is_recorded_and_costs_nothing(tmp_path: Path) -> None:
-    text = """
+@pytest.mark.parametrize(
+    ("late", "costs"),
+    [
+        ("", 0.0),
+        ("late = {percent_a_day = 10}", 9.0),
+        ("late = {percent_a_day = 10, grace_minutes = 150}", 0.0),
+        ("late = {percent_a_day = 30, at_most = 20}", 18.0),
+    ],
+)
+def test_lateness_is_recorded_and_costs_what_the_course_says(
+    tmp_path: Path, write: Any, toy: Any, late: str, costs: float
+) -> None:
+    text = f"""
 [lab.toy]
 deadline = 2026-10-20T12:00:00+00:00
+{late}
 [lab.toy.extensions]
 bela = 2026-10-21T12:00:00+00:00
 """
     course, folder, out = write(tmp_path, text), tmp_path / "in", tmp_path / "out"
     handed_in = datetime(2026, 10, 20, 14, 30, tzinfo=UTC).timestamp()
     for student in ("ada", "bela"):
-        path = submit(folder, student)
+        path = toy.hand_in(folder, student, toy.notebook())
         os.utime(path, (handed_in, handed_in))
     ada, bela = graded(course, folder, out).records
     assert (ada.late_s, bela.late_s) == (2.5 * 3600, 0)
-    assert ada.score == bela.score == 90
-    assert rows(out)["ada"]["hours late"] == "2.50"
+    assert (ada.score, bela.score) == (90, 90)
+    assert (ada.penalty, bela.penalty) == (pytest.approx(costs), 0)
+    row = toy.rows(out)["ada"]
+    assert (row["hours late"], float(row["total"]), float(row["total less penalty"])) == ("2.50", 90, 90 - costs)
     kept = SubmissionRecord.from_json((out / "records" / "ada.json").read_text())
     assert (kept.submitted, kept.deadline) == ("2026-10-20T14:30:00+00:00", "2026-10-20T12:00:00+00:00")
+    assert ("2.5 hours late" in report.feedback_page(ada, "A toy lab", {}), report.lateness(bela)) == (True, "")
 
 
-def test_nbgraders_time_of_submission_comes_before_the_files(tmp_path: Path) -> None:
-    path = submit(tmp_path, "ada")
+@pytest.mark.parametrize(("hours", "days"), [(0.01, 1), (24, 1), (24.01, 2), (72, 3)])
+def test_each_day_begun_counts(hours: float, days: int) -> None:
+    assert courses.LatePenalty(5).points(100, 3600 * hours) == pytest.approx(5 * days)
+
+
+def test_nbgraders_time_of_submission_comes_before_the_files(tmp_path: Path, toy: Any) -> None:
+    path = toy.hand_in(tmp_path, "ada", toy.notebook())
     (path.parent / "timestamp.txt").write_text("2026-10-19 10:00:00.123456 UTC")
-    assert grading.submitted_at(path) == datetime(2026, 10, 19, 10, 0, 0, 123456, tzinfo=UTC)
+    assert collect.submitted_at(path) == datetime(2026, 10, 19, 10, 0, 0, 123456, tzinfo=UTC)
 
 
-def test_a_new_deadline_changes_kept_records_without_judging_anew(tmp_path: Path) -> None:
+def test_a_new_deadline_changes_kept_records_without_judging_anew(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder, out = write(tmp_path), tmp_path / "in", tmp_path / "out"
-    submit(folder, "ada")
-    submit(folder, "bela")
+    toy.hand_in(folder, "ada", toy.notebook())
+    toy.hand_in(folder, "bela", toy.notebook())
     graded(course, folder, out)
     write(tmp_path, "[lab.toy]\ndeadline = 2020-01-01T00:00:00Z")
     grades = graded(course, folder, out)
@@ -235,18 +238,20 @@ def test_a_new_deadline_changes_kept_records_without_judging_anew(tmp_path: Path
     assert stored.deadline == "2020-01-01T00:00:00+00:00"
 
 
-def test_a_class_without_explanations_is_judged_without_them(tmp_path: Path) -> None:
+def test_a_class_without_explanations_is_judged_without_them(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder, out = write(tmp_path, "explain = false"), tmp_path / "in", tmp_path / "out"
-    submit(folder, "ada")
+    toy.hand_in(folder, "ada", toy.notebook())
     found = grading.grade_class(
         "toy", folder, out, Settings(sandbox="none", explain=False), course=courses.load(course)
     )  # fmt: skip
     assert found.records[0].score == found.records[0].max == 100
 
 
-def test_an_inconclusive_record_is_judged_anew_in_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_inconclusive_record_is_judged_anew_in_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any, toy: Any
+) -> None:
     course, folder, out = write(tmp_path, roster="student\nada\n"), tmp_path / "in", tmp_path / "out"
-    submit(folder, "ada")
+    toy.hand_in(folder, "ada", toy.notebook())
     first = graded(course, folder, out).records[0]
     first.checks.append(CheckRecord("double", "double.target", None, 0.0, 0.0, evidence={"inconclusive": True}))
     first.environment["unfinished"] = "inconclusive: double.target"
@@ -349,15 +354,15 @@ def test_course_init_and_course_check(tmp_path: Path) -> None:
     assert "01_direct own hidden cases" in said
 
 
-def test_course_check_tells_an_error_in_one_paragraph(tmp_path: Path) -> None:
+def test_course_check_tells_an_error_in_one_paragraph(tmp_path: Path, write: Any) -> None:
     code, said = cli("course", "check", write(tmp_path, "rooster = 1"))
     assert code == 2
     assert "did you mean 'roster'" in said
 
 
-def test_grade_with_a_course_tells_of_its_roster(tmp_path: Path) -> None:
+def test_grade_with_a_course_tells_of_its_roster(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder = write(tmp_path), tmp_path / "in"
-    submit(folder, "carla")
+    toy.hand_in(folder, "carla", toy.notebook())
     code, said = cli(
         "grade", "toy", "--submissions", folder, "--out", tmp_path / "out", "--course", course, "--no-sandbox"
     )  # fmt: skip
@@ -366,9 +371,9 @@ def test_grade_with_a_course_tells_of_its_roster(tmp_path: Path) -> None:
     assert "graded, but not on the roster: carla" in said
 
 
-def test_grade_refuses_another_form_of_timing_than_the_courses(tmp_path: Path) -> None:
+def test_grade_refuses_another_form_of_timing_than_the_courses(tmp_path: Path, write: Any, toy: Any) -> None:
     course, folder = write(tmp_path, 'timing = "off"'), tmp_path / "in"
-    submit(folder, "ada")
+    toy.hand_in(folder, "ada", toy.notebook())
     code, said = cli("grade", "toy", "--submissions", folder, "--course", course, "--timing", "counters")
     assert code == 2
     assert "a class is graded in one form" in said

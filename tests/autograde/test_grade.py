@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,98 +23,43 @@ from convladder.autograde.course import grade as grading
 from convladder.autograde.course.grade import Entry, GradingError, Settings
 from convladder.autograde.judge.record import SubmissionRecord
 
-#: A lab without kernels: what is tested here is the class, not the engine.
-SPEC = """
-lab = "toy"
-title = "A toy lab"
-minutes = 5
-[points]
-correctness = 0
-counters = 0
-timing = 0
-prediction = 90
-explanation = 10
-[[task]]
-name = "double"
-title = "Twice N"
-kind = "number"
-formula = "2*N"
-symbols = {N = 21}
-share = {prediction = 2}
-[[task]]
-name = "triple"
-title = "Three times N"
-kind = "number"
-formula = "3*N"
-symbols = {N = 21}
-share = {prediction = 1}
-[[task]]
-name = "words"
-title = "Why"
-kind = "explain"
-words = 10
-rubric = ["0: nothing", "1: some", "2: all"]
-share = {explanation = 1}
-"""
 PLAIN = Settings(sandbox="none", workers=2)
 
 
-def notebook(double: str = "42", triple: str = "63") -> str:
-    def cell(kind: str, source: str, name: str) -> dict[str, Any]:
-        extra = {"outputs": [], "execution_count": None} if kind == "code" else {}
-        return {"cell_type": kind, "id": name, "metadata": {}, "source": source, **extra}
-
-    cells = [
-        cell("code", f"%%answer double\ndouble = {double}", "double"),
-        cell("code", f"%%answer triple\ntriple = {triple}", "triple"),
-        cell("markdown", "Because.", "words"),
-    ]
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
-
-
 @pytest.fixture
-def specs_dir(tmp_path: Path) -> Path:
+def specs_dir(tmp_path: Path, toy: Any) -> Path:
     folder = tmp_path / "specs"
     folder.mkdir()
-    (folder / "toy.toml").write_text(SPEC)
+    (folder / "toy.toml").write_text(toy.spec)
     return folder
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, toy: Any) -> Path:
     """A class of three: right, half right, and a file that is no notebook."""
     folder = tmp_path / "submitted"
-    for student, text in {"ada": notebook(), "bob": notebook(triple="0"), "cy": "not a notebook"}.items():
-        hand_in(folder, student, text)
+    for student, text in {"ada": toy.notebook(), "bob": toy.notebook(triple="0"), "cy": "not a notebook"}.items():
+        toy.hand_in(folder, student, text)
     return folder
-
-
-def hand_in(folder: Path, student: str, text: str) -> Path:
-    path = folder / student / "toy.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 @pytest.fixture
 def grade(folder: Path, specs_dir: Path, tmp_path: Path):
     """Grade the class; `kept` in the result tells how many records were not judged again."""
 
-    def run(settings: Settings = PLAIN, watch: Any = None, out: Path = tmp_path / "out") -> grading.Grades:
-        return grading.grade_class("toy", folder, out, settings, watch, specs_dir=specs_dir)
+    def run(
+        settings: Settings = PLAIN, watch: Any = None, out: Path = tmp_path / "out", source: Path = folder
+    ) -> grading.Grades:
+        return grading.grade_class("toy", source, out, settings, watch, specs_dir=specs_dir)
 
     return run
-
-
-def rows(out: Path) -> dict[str, dict[str, str]]:
-    return {row["student"]: row for row in csv.DictReader(io.StringIO((out / "grades.csv").read_text()))}
 
 
 # --- Finding submissions -------------------------------------------------------------------------
 
 
-def test_submissions_are_found_in_all_three_places(tmp_path: Path) -> None:
-    hand_in(tmp_path, "ada", "{}")
+def test_submissions_are_found_in_all_three_places(tmp_path: Path, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", "{}")
     nested = tmp_path / "bob" / "toy" / "toy.ipynb"
     nested.parent.mkdir(parents=True)
     nested.write_text("{}")
@@ -126,34 +72,34 @@ def test_submissions_are_found_in_all_three_places(tmp_path: Path) -> None:
     ]
 
 
-def test_two_notebooks_of_one_student_are_a_problem_that_names_both(tmp_path: Path) -> None:
-    hand_in(tmp_path, "ada", "{}")
+def test_two_notebooks_of_one_student_are_a_problem_that_names_both(tmp_path: Path, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", "{}")
     (tmp_path / "ada.ipynb").write_text("{}")
     (entry,), _ = grading.find_submissions(tmp_path, "toy")
     assert entry.notebook is None
     assert "ada/toy.ipynb and ada.ipynb" in entry.problem
 
 
-def test_a_folder_without_the_notebook_is_a_problem_that_names_what_is_there(tmp_path: Path) -> None:
-    hand_in(tmp_path, "ada", "{}")
+def test_a_folder_without_the_notebook_is_a_problem_that_names_what_is_there(tmp_path: Path, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", "{}")
     (tmp_path / "bob").mkdir()
     (tmp_path / "bob" / "toy (1).ipynb").write_text("{}")
     found, _ = grading.find_submissions(tmp_path, "toy")
     assert "toy (1).ipynb; the file must be called toy.ipynb" in found[1].problem
 
 
-def test_hidden_folders_and_other_files_are_no_submissions(tmp_path: Path) -> None:
-    hand_in(tmp_path, "ada", "{}")
-    hand_in(tmp_path, ".ipynb_checkpoints", "{}")
+def test_hidden_folders_and_other_files_are_no_submissions(tmp_path: Path, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", "{}")
+    toy.hand_in(tmp_path, ".ipynb_checkpoints", "{}")
     (tmp_path / "roster.csv").write_text("x")
     found, ignored = grading.find_submissions(tmp_path, "toy")
     assert [e.student for e in found] == ["ada"]
     assert ignored == ["roster.csv"]
 
 
-def test_a_link_out_of_the_submissions_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_out_of_the_submissions_is_not_followed(tmp_path: Path, toy: Any) -> None:
     secret = tmp_path / "secret.ipynb"
-    secret.write_text(notebook())
+    secret.write_text(toy.notebook())
     folder = tmp_path / "in"
     (folder / "eve").mkdir(parents=True)
     (folder / "eve" / "toy.ipynb").symlink_to(secret)
@@ -163,8 +109,8 @@ def test_a_link_out_of_the_submissions_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["toy.ipynb", "absent.ipynb"])
-def test_a_link_to_nowhere_costs_only_its_own_student(tmp_path: Path, target: str) -> None:
-    hand_in(tmp_path, "ada", "{}")
+def test_a_link_to_nowhere_costs_only_its_own_student(tmp_path: Path, target: str, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", "{}")
     (tmp_path / "eve").mkdir()
     (tmp_path / "eve" / "toy.ipynb").symlink_to(target)
     (ada, eve), _ = grading.find_submissions(tmp_path, "toy")
@@ -223,14 +169,14 @@ def test_a_shown_name_has_no_control_characters() -> None:
 # --- A class -------------------------------------------------------------------------------------
 
 
-def test_every_student_gets_a_record_and_a_row(grade: Any, tmp_path: Path) -> None:
+def test_every_student_gets_a_record_and_a_row(grade: Any, tmp_path: Path, toy: Any) -> None:
     grades = grade()
     assert [(r.student, r.score, r.max, r.manual_max) for r in grades.records] == [
         ("ada", 90, 90, 10),
         ("bob", 60, 90, 10),
         ("cy", 0, 90, 10),
     ]
-    table = rows(tmp_path / "out")
+    table = toy.rows(tmp_path / "out")
     assert table["bob"] == {
         "student": "bob", "total": "60", "max": "90", "manual pending": "10", "double": "60", "triple": "0",
         "words": "0", "problems": "",
@@ -263,17 +209,17 @@ def test_a_second_run_keeps_what_is_judged(grade: Any) -> None:
     assert grade().kept == 3
 
 
-def test_a_changed_notebook_is_judged_again_and_only_that(grade: Any, folder: Path) -> None:
+def test_a_changed_notebook_is_judged_again_and_only_that(grade: Any, folder: Path, toy: Any) -> None:
     grade()
-    hand_in(folder, "bob", notebook())
+    toy.hand_in(folder, "bob", toy.notebook())
     grades = grade()
     assert grades.kept == 2
     assert grades.records[1].score == 90
 
 
-def test_a_changed_spec_judges_everybody_again(grade: Any, specs_dir: Path) -> None:
+def test_a_changed_spec_judges_everybody_again(grade: Any, specs_dir: Path, toy: Any) -> None:
     grade()
-    (specs_dir / "toy.toml").write_text(SPEC.replace("3*N", "0*N"))
+    (specs_dir / "toy.toml").write_text(toy.spec.replace("3*N", "0*N"))
     grades = grade()
     assert grades.kept == 0
     assert [r.score for r in grades.records[:2]] == [60, 90]
@@ -315,16 +261,16 @@ def test_a_record_put_under_another_students_name_is_not_believed(grade: Any, tm
     assert grade().records[1].score == 60
 
 
-def test_a_student_who_left_is_named_and_not_in_the_table(grade: Any, folder: Path, tmp_path: Path) -> None:
+def test_a_student_who_left_is_named_and_not_in_the_table(grade: Any, folder: Path, tmp_path: Path, toy: Any) -> None:
     grade()
     (folder / "bob" / "toy.ipynb").unlink()
     (folder / "bob").rmdir()
     assert grade().strays == ["bob"]
-    assert "bob" not in rows(tmp_path / "out")
+    assert "bob" not in toy.rows(tmp_path / "out")
 
 
-def test_a_problem_that_was_solved_is_judged(grade: Any, folder: Path) -> None:
-    (folder / "ada.ipynb").write_text(notebook())
+def test_a_problem_that_was_solved_is_judged(grade: Any, folder: Path, toy: Any) -> None:
+    (folder / "ada.ipynb").write_text(toy.notebook())
     assert "Two notebooks" in grade().records[0].problems[0]
     (folder / "ada.ipynb").unlink()
     assert grade().records[0].score == 90
@@ -369,6 +315,20 @@ def test_a_spreadsheet_reads_a_hostile_name_as_text(student: str) -> None:
     assert "\n" not in problem
 
 
+def test_an_archive_is_graded_as_the_folder_in_it_is(grade: Any, toy: Any, tmp_path: Path) -> None:
+    archive, out = tmp_path / "all.zip", tmp_path / "out"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("ada_5_90_toy.ipynb", toy.notebook(double="0", triple="0"))
+        packed.writestr("ada_5_95_toy-1.ipynb", toy.notebook())
+        packed.writestr("bob_LATE_6_91_toy.ipynb", toy.notebook(triple="0"))
+        packed.writestr("cy_7_92_toy.ipynb", "not a notebook")
+    grades = grade(source=archive)
+    assert {r.student: r.score for r in grades.records} == {"ada": 90, "bob": 60, "cy": 0}
+    assert grades.marked == ["bob"]
+    assert (out / "handed_in").is_dir()
+    assert grade(source=archive).kept == 3
+
+
 # --- Crashes, kills, other graders, full and closed disks ----------------------------------------
 
 
@@ -403,10 +363,10 @@ def test_a_killed_judging_process_is_that_submissions_problem_alone(grade: Any, 
     assert [r.student for r in grades.unfinished] == ["bob"]
 
 
-def test_what_was_not_judged_is_judged_by_the_next_run(grade: Any, stuck: Path) -> None:
+def test_what_was_not_judged_is_judged_by_the_next_run(grade: Any, stuck: Path, toy: Any) -> None:
     assert "more than 1 s" in grade(Settings(sandbox="none", limit_s=1)).records[1].problems[0]
     stuck.unlink()
-    stuck.write_text(notebook())
+    stuck.write_text(toy.notebook())
     grades = grade()
     assert grades.records[1].score == 90
     assert not grades.unfinished
@@ -433,7 +393,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_stopped_grader_leaves_complete_records_and_an_open_folder(
-    grade: Any, stuck: Path, folder: Path, specs_dir: Path, tmp_path: Path, number: signal.Signals
+    grade: Any, stuck: Path, folder: Path, specs_dir: Path, tmp_path: Path, number: signal.Signals, toy: Any
 ) -> None:
     script = tmp_path / "grade_it.py"
     script.write_text(GRADE)
@@ -448,7 +408,7 @@ def test_a_stopped_grader_leaves_complete_records_and_an_open_folder(
     for path in (out / "records").iterdir():
         SubmissionRecord.from_json(path.read_text())
     stuck.unlink()
-    stuck.write_text(notebook())
+    stuck.write_text(toy.notebook())
     assert [r.score for r in grade().records] == [90, 90, 0]
 
 

@@ -10,14 +10,17 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 from click.testing import CliRunner
 from nbgrader.api import Gradebook
 
-from convladder.autograde.course import build, grade, sample
+from convladder.autograde.course import begin, build, grade, sample
+from convladder.autograde.course import course as courses
 from convladder.autograde.faces import nbgrader_course
 from convladder.autograde.faces.cli import main
-from convladder.autograde.judge import sandbox
+from convladder.autograde.judge import sandbox, spec
+from convladder.autograde.judge.record import SubmissionRecord
 
 LAB = "01_direct"
 KIND = "bwrap" if sandbox.available()[0] else "none"  # the class is our own
@@ -66,11 +69,11 @@ def test_an_archive_of_a_learning_platform_is_collected_and_graded(released: Pat
         packed.writestr("Lab 1_ada_attempt_2026-01-31-15-00-00_01_direct.ipynb", solved)
         packed.writestr("notes.txt", "no notebook")
     nbgrader(released, "zip_collect", LAB)
-    assert {p.name for p in (released / "submitted").iterdir()} == {"ada", "4711"}
+    assert {p.name for p in (released / "submitted").iterdir()} == {"ada", "Bela Bee"}
     assert "2026-01-31" in (released / "submitted/ada" / LAB / "timestamp.txt").read_text()
     nbgrader(released, "autograde", LAB)
     assert sum(scores(released, "ada").values()) == pytest.approx(95)
-    assert set(scores(released, "4711").values()) == {0.0}
+    assert set(scores(released, "Bela Bee").values()) == {0.0}
 
 
 @pytest.mark.full
@@ -89,6 +92,12 @@ def test_commands_that_grade_at_once_lose_nothing_in_the_gradebook(released: Pat
     assert all(scores(released, student) == wanted for student in students)
 
 
+def by_machine(record: SubmissionRecord) -> dict[str, float]:
+    """What a record has of each task, as `scores` has it of the gradebook."""
+    tasks = dict.fromkeys(c.task for c in record.checks if not c.manual)
+    return {t: sum(c.score for c in record.checks if c.task == t) for t in tasks}
+
+
 @pytest.mark.full
 def test_both_doors_give_the_whole_sample_class_the_same_scores(released: Path, tmp_path: Path) -> None:
     students = sample.sample_class(LAB, tmp_path / "class")
@@ -103,9 +112,169 @@ def test_both_doors_give_the_whole_sample_class_the_same_scores(released: Path, 
     grades = grade.grade_class(LAB, tmp_path / "class", own, grade.Settings(sandbox=KIND, workers=2))
     assert {r.student for r in grades.records} == {s.name for s in students}
     for record in grades.records:
-        tasks = dict.fromkeys(c.task for c in record.checks if not c.manual)
-        wanted = {t: sum(c.score for c in record.checks if c.task == t) for t in tasks}
-        assert scores(released, record.student) == pytest.approx(wanted, abs=1e-12), record.student
+        assert scores(released, record.student) == pytest.approx(by_machine(record), abs=1e-12), record.student
+
+
+# ---- with a course.toml
+
+
+RULES = """
+semester = "autumn"
+hidden = "hidden"
+roster = "roster.csv"
+[lab.01_direct]
+deadline = 2026-10-20T23:59:00+02:00
+late = {percent_a_day = 10, at_most = 50, grace_minutes = 15}
+points = {correctness = 70, counters = 5, timing = 10, prediction = 5, explanation = 10}
+off = ["predict_reuse"]
+[lab.01_direct.extensions]
+extended = 2026-10-27T23:59:00+02:00
+"""
+#: When each of them handed the same notebook in (UTC), and how many begun days late that is.
+HANDED_IN = {
+    "in_time": ("2026-10-20 21:58:00 UTC", 0),
+    "in_grace": ("2026-10-20 22:10:00 UTC", 0),
+    "late": ("2026-10-22 10:00:00 UTC", 2),
+    "too_late": ("2026-11-20 10:00:00 UTC", 5),
+    "extended": ("2026-10-27 10:00:00 UTC", 0),
+}
+
+
+@pytest.fixture
+def ruled(tmp_path: Path) -> Path:
+    """A course folder with a course.toml, and a released lab whose points follow from it."""
+    root = tmp_path / "course"
+    begin.begin(root, "autumn")
+    (root / "course.toml").write_text(RULES)
+    (root / "roster.csv").write_text("student\nextended\nlate\nnever\n")
+    assert CliRunner().invoke(main, ["nbgrader-setup", str(root), "--lab", LAB]).exit_code == 0
+    with (root / "nbgrader_config.py").open("a") as config:
+        config.write(f"c.Judge.sandbox = {KIND!r}\n")
+    nbgrader(root, "generate_assignment", LAB)
+    return root
+
+
+def hand_in(root: Path, student: str, path: Path, when: str) -> None:
+    place = root / "submitted" / student / LAB
+    place.mkdir(parents=True)
+    shutil.copy(path, place / f"{LAB}.ipynb")
+    (place / "timestamp.txt").write_text(when)
+
+
+def compare(root: Path, out: Path) -> list[SubmissionRecord]:
+    """Grade what lies in `submitted` by both doors, each with records of its own, and compare all that they found."""
+    course = courses.load(root / "course.toml")
+    out.mkdir()
+    shutil.copy(root / "grades" / LAB / "grading.json", out)
+    said = nbgrader(root, "autograde", LAB)
+    settings = grade.Settings(sandbox=KIND, workers=2)
+    found = grade.grade_class(LAB, root / "submitted", out, settings, course=course)
+    with Gradebook(f"sqlite:///{root}/gradebook.db") as book:
+        for record in found.records:
+            if record.student in found.missing:
+                assert record.student in [s.id for s in book.students]
+                continue
+            kept = book.find_submission(LAB, record.student)
+            assert scores(root, record.student) == pytest.approx(
+                {**by_machine(record), "predict_reuse": 0.0}, abs=1e-12
+            ), record.student
+            assert kept.late_submission_penalty == pytest.approx(record.penalty, abs=1e-9), record.student
+            assert kept.total_seconds_late == record.late_s
+            assert kept.max_score == pytest.approx(record.max + record.manual_max) == 100
+            own = grade.read_record(root / "grades" / LAB / "records" / f"{record.student}.json")
+            assert own is not None
+            assert [(c.check, c.score, c.rationale) for c in own.checks] == [
+                (c.check, c.score, c.rationale) for c in record.checks
+            ]
+            assert (own.submitted, own.deadline, own.penalty) == (record.submitted, record.deadline, record.penalty)
+    for student in found.unlisted:
+        assert f"{student} is not on the course's roster" in said
+    return found.records
+
+
+def test_both_doors_keep_the_rules_of_a_course(ruled: Path, tmp_path: Path) -> None:
+    students = sample.sample_class(LAB, tmp_path / "class")
+    flawed = next(s for s in students if s.fails == ("direct_clipped.hidden",))
+    for student, (when, _) in HANDED_IN.items():
+        hand_in(ruled, student, flawed.path, when)
+    records = {r.student: r for r in compare(ruled, tmp_path / "out")}
+    reached = records["in_time"].score
+    assert 0 < reached < 90
+    for student, (_, days) in HANDED_IN.items():
+        assert records[student].score == reached
+        assert records[student].penalty == pytest.approx(reached * days / 10), student
+    with Gradebook(f"sqlite:///{ruled}/gradebook.db") as book:
+        cells = book.find_notebook(LAB, LAB).grade_cells
+        worth = {c.name: c.max_score for c in cells}
+    assert worth["predict_reuse-check"] == 0
+    assert worth["explain_mapping"] == 10
+    private = ruled / "hidden" / f"{LAB}.hidden.toml"
+    assert records["late"].spec_sha256 == courses.load(ruled / "course.toml").spec(LAB).sha256
+    assert records["late"].spec_sha256 != spec.load(LAB).sha256
+    assert private.is_file()
+
+
+@pytest.mark.full
+def test_both_doors_keep_the_rules_of_a_course_for_the_whole_sample_class(ruled: Path, tmp_path: Path) -> None:
+    times = [when for when, _ in HANDED_IN.values()]
+    students = sample.sample_class(LAB, tmp_path / "class")
+    for number, student in enumerate(students):
+        hand_in(ruled, student.name, student.path, times[number % len(times)])
+    records = compare(ruled, tmp_path / "out")
+    assert len(records) == len(students) + 3  # and three of the roster handed nothing in
+    assert any(r.penalty for r in records)
+
+
+def test_rules_that_changed_after_the_release_are_noticed_and_told(ruled: Path, tmp_path: Path) -> None:
+    (solved,) = [s for s in sample.sample_class(LAB, tmp_path / "class") if s.name == sample.SOLVED]
+    hand_in(ruled, "ada", solved.path, HANDED_IN["in_time"][0])
+    rules = ruled / "course.toml"
+    rules.write_text(RULES.replace("correctness = 70", "correctness = 65").replace("counters = 5", "counters = 10"))
+    refused = start(ruled, "autograde", LAB)
+    said = refused.communicate()[1]
+    assert refused.returncode == 1
+    assert f"`convladder nbgrader-setup`, then `nbgrader generate_assignment {LAB} --force`" in said
+    assert CliRunner().invoke(main, ["nbgrader-setup", str(ruled), "--lab", LAB]).exit_code == 0
+    nbgrader(ruled, "generate_assignment", LAB, "--force")
+    nbgrader(ruled, "autograde", LAB)
+    assert sum(scores(ruled, "ada").values()) == pytest.approx(90)
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ('semester = "x"\nrooster = 1', "`rooster` is not a key here"),
+        ('semester = "x"\ntiming = "measured"', "which needs a GPU. Nothing was graded"),
+    ],
+)
+def test_rules_that_cannot_hold_are_told_once_and_nothing_is_graded(
+    ruled: Path, tmp_path: Path, rules: str, says: str
+) -> None:
+    for student in ("ada", "bela"):
+        place = ruled / "submitted" / student / LAB
+        place.mkdir(parents=True)
+        (place / f"{LAB}.ipynb").write_text("{}")
+    (ruled / "course.toml").write_text(rules)
+    refused = start(ruled, "autograde", LAB)
+    said = refused.communicate()[1]
+    assert refused.returncode == 1
+    assert said.count(says) == 1
+    assert "Traceback" not in said
+    assert not (ruled / "autograded").exists()
+
+
+def test_a_course_toml_may_lie_elsewhere(tmp_path: Path) -> None:
+    begin.begin(tmp_path / "rules", "autumn")
+    rules = tmp_path / "rules" / "course.toml"
+    rules.write_text(f'semester = "autumn"\n[lab.{LAB}]\noff = ["predict_reuse"]\n')
+    folder = tmp_path / "course"
+    assert CliRunner().invoke(main, ["nbgrader-setup", str(folder), "--course", str(rules)]).exit_code == 0
+    assert "course='../rules/course.toml'" in (folder / "nbgrader_config.py").read_text()
+    source = nbformat.read(folder / "source" / LAB / f"{LAB}.ipynb", as_version=4)
+    assert next(c for c in source.cells if c.id == "predict_reuse-check").metadata.nbgrader.points == 0
+    other = CliRunner().invoke(main, ["nbgrader-setup", str(folder), "--course", str(tmp_path / "rules" / "no.toml")])
+    assert other.exit_code == 2
+    assert "does not name" in other.output
 
 
 def test_on_an_unsolved_notebook_validate_ends_with_0_and_convladder_check_with_1(released: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from datetime import datetime
 from pathlib import Path
 
 import nbformat
@@ -15,7 +14,7 @@ from nbgrader.converters.base import NbGraderException
 
 from convladder.autograde.course import build
 from convladder.autograde.faces import nbgrader_course, nbgrader_output
-from convladder.autograde.faces.nbgrader_plugin import STUB, SUBMITTED_NAME, _require_writable, harmless_markdown
+from convladder.autograde.faces.nbgrader_plugin import STUB, _require_writable, harmless_markdown
 from convladder.autograde.judge.record import CheckRecord
 from convladder.kernels.errors import ConvladderError
 
@@ -75,31 +74,6 @@ def test_a_students_words_make_no_tags_or_images_and_no_link_that_runs(text: str
 def test_ordinary_words_stay_as_they_are() -> None:
     text = "x < y, `a[i] < 3`, *why*: 4.5 <= 9"
     assert harmless_markdown(text) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "student", "lab"),
-    [
-        ("ada/01_direct.ipynb", "ada", "01_direct"),
-        ("class/ada.l@example.org/01_direct.ipynb", "ada.l@example.org", "01_direct"),
-        ("ada_01_direct.ipynb", "ada", "01_direct"),
-        ("ada_lovelace_05_sparse_tiled.ipynb", "ada_lovelace", "05_sparse_tiled"),
-        ("Lab 1_ada_attempt_2026-01-30-15-00-00_01_direct.ipynb", "ada", "01_direct"),
-        ("Ada Lovelace_123456_assignsubmission_file_/01_direct.ipynb", "123456", "01_direct"),
-        ("Ada Lovelace_123456_assignsubmission_file_01_direct.ipynb", "123456", "01_direct"),
-    ],
-)
-def test_a_learning_platforms_file_name_says_student_and_lab(name: str, student: str, lab: str) -> None:
-    match = re.match(SUBMITTED_NAME, f"/course/downloaded/01_direct/extracted/{name}")
-    assert match is not None
-    assert (match["student_id"], match["file_id"]) == (student, lab)
-    if match["timestamp"]:
-        assert utils.parse_utc(match["timestamp"]) == datetime(2026, 1, 30, 15)
-
-
-@pytest.mark.parametrize("name", ["01_direct.ipynb", "ada/notes.ipynb", "ada/01_direct.txt"])
-def test_a_file_that_names_no_student_or_no_lab_is_nobodys(name: str) -> None:
-    assert re.match(SUBMITTED_NAME, f"/course/downloaded/01_direct/extracted/{name}") is None
 
 
 def test_a_gradebook_that_another_program_holds_is_told_by_name(tmp_path: Path) -> None:
