@@ -4,7 +4,8 @@ This docstring is the schema. Every key but `semester` is optional; unknown keys
 file, key and fix.
 
     semester = "autumn 2026"
-    roster = "roster.csv"        # beside this file: a column `student`, with the names of the submissions' folders
+    roster = "roster.csv"        # beside this file: a column `student`, with the names of the submissions' folders;
+                                 # and, if you like, a column `name`, for nbgrader's pages
     timing = "counters"          # or "measured" (needs a GPU) or "off": one form for the whole class
     explain = true               # false: explanations are neither asked nor graded; their points go to the rest
     hidden = "hidden"            # the course's own hidden cases, made by `convladder course init`: LAB.hidden.toml
@@ -71,11 +72,12 @@ class LabRules:
 
 @dataclass(frozen=True)
 class Course:
-    """A course, read and checked. `roster` None: nobody is missed, and everybody is welcome."""
+    """A course, read and checked. `roster` None: nobody is missed, and everybody is welcome; `names`: full ones."""
 
     path: Path
     semester: str
     roster: tuple[str, ...] | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     timing: str = "counters"
     explain: bool = True
     hidden: Path | None = None
@@ -123,7 +125,8 @@ def load(path: Path | str) -> Course:
         raise CourseError(f"{path}: {error}") from None
     table = _Keys(body, path.name)
     semester = table.text("semester")
-    roster = _roster(path, table)
+    names = _roster(path, table)
+    roster = None if names is None else tuple(names)
     timing = table.text("timing", "counters")
     if timing not in TIMINGS:
         raise table.error("timing", f"is {timing!r}: it must be one of {', '.join(TIMINGS)}")
@@ -131,7 +134,7 @@ def load(path: Path | str) -> Course:
     hidden, own = _folder(path, table, "hidden"), _folder(path, table, "labs")
     rules = {name: _rules(name, given, path.name, roster) for name, given in table.take("lab", dict, {}).items()}
     table.end()
-    course = Course(path, semester, roster, timing, explain, hidden, own, rules)
+    course = Course(path, semester, roster, names or {}, timing, explain, hidden, own, rules)
     for lab in rules:
         if lab not in course.labs():
             raise CourseError(f"{path.name}: lab.{lab} is no lab{_meant(lab, course.labs())}")
@@ -247,7 +250,8 @@ def _late(table: _Keys, deadline: datetime | None) -> LatePenalty | None:
     return LatePenalty(per_day, most, grace)
 
 
-def _roster(path: Path, table: _Keys) -> tuple[str, ...] | None:
+def _roster(path: Path, table: _Keys) -> dict[str, str] | None:
+    """The students, in their order, and their full names."""
     name = table.text("roster", None)
     if name is None:
         return None
@@ -262,15 +266,15 @@ def _roster(path: Path, table: _Keys) -> tuple[str, ...] | None:
     if "student" not in (rows.fieldnames or ()):
         found = ", ".join(rows.fieldnames or ()) or "nothing"
         raise CourseError(f"{file.name}, line 1: there is no column `student` (found: {found}): name one so")
-    students: list[str] = []
+    students: dict[str, str] = {}
     for row in rows:
         student = (row["student"] or "").strip()
         if not student:
             raise CourseError(f"{file.name}, line {rows.line_num}: `student` is empty: fill it or remove the line")
         if student in students:
             raise CourseError(f"{file.name}, line {rows.line_num}: {student!r} is there twice: remove one")
-        students.append(student)
-    return tuple(students)
+        students[student] = (row.get("name") or "").strip()
+    return students
 
 
 def summary(course: Course) -> Iterator[str]:

@@ -8,6 +8,7 @@ a stride stays a stride, an image that is not a multiple of a block stays one. T
 from __future__ import annotations
 
 import hashlib
+import math
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..judge import spec as specs
+from ..judge.problems import TimedProblem
 from ..judge.spec import KernelTask, PythonTask, Spec
 
 #: Draws before a kind is given up and its own sizes are taken.
@@ -66,18 +68,24 @@ def _geometry(task: KernelTask, kind: Symbols, rng: np.random.Generator) -> Symb
     problem = task.problem
 
     def traits(symbols: Symbols) -> tuple[bool, ...]:
-        known = problem.all_symbols(symbols) if hasattr(problem, "geometry") else symbols
+        known = problem.all_symbols(symbols) if isinstance(problem, TimedProblem) else symbols
         sizes = [int(known[n]) for n in ("P", "Q", "H", "W", "n") if n in known]
         wide = "pad" in symbols and symbols["pad"] >= min(symbols["R"], symbols["S"])
         larger = "R" in symbols and symbols["R"] > symbols["H"]
         return (wide, larger, *(s > _BLOCK for s in sizes), *(s > _BLOCK and s % _BLOCK == 0 for s in sizes))
+
+    def plane(symbols: Symbols) -> int:
+        """Elements of one output plane: a grid that is too small for the kind must be too small for the case."""
+        known = problem.all_symbols(symbols) if isinstance(problem, TimedProblem) else symbols
+        return math.prod(int(known[n]) for n in ("P", "Q") if n in known)
 
     def fits(symbols: Symbols) -> bool:
         try:
             problem.check(symbols)
         except ValueError:  # every refusal of sizes is one
             return False
-        return traits(symbols) == traits(kind) and problem.size(symbols) <= 2 * problem.size(kind)
+        larger = plane(symbols) >= plane(kind)
+        return larger and traits(symbols) == traits(kind) and problem.size(symbols) <= 2 * problem.size(kind)
 
     return _first(lambda: _like(kind, rng), lambda s: s != kind and fits(s), kind)
 

@@ -79,7 +79,7 @@ def make(dest: Path, labs: Sequence[str] = (), root: Path | None = None, course_
             written.append(source)
         (dest / "submitted").mkdir(exist_ok=True)
         if course is not None and course.roster is not None:
-            _enrol(course.roster, dest)
+            _enrol(course, dest)
     except OSError as error:
         raise ConvladderError(f"{error.filename or dest} cannot be written: {error.strerror}.") from error
     return written
@@ -103,9 +103,10 @@ def _relative(file: Path, dest: Path) -> str:
     return Path(os.path.relpath(file, dest)).as_posix()
 
 
-def _enrol(roster: Sequence[str], dest: Path) -> None:
-    """Who has handed nothing in is missed by name in nbgrader's pages and in its exported table."""
+def _enrol(course: Course, dest: Path) -> None:
+    """Put the roster into the gradebook: nbgrader's pages show names, and its exported table who handed nothing in."""
     find_alembic()
     with Gradebook(f"sqlite:///{dest.resolve()}/gradebook.db") as book:
-        for student in roster:
-            book.update_or_create_student(student)
+        for student in course.roster or ():
+            first, _, last = course.names.get(student, "").rpartition(" ")
+            book.update_or_create_student(student, first_name=first or None, last_name=last or None)

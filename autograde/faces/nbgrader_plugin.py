@@ -59,7 +59,7 @@ from ..course.grades import display_name
 from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import SubmissionRecord
-from ..judge.spec import Spec
+from ..judge.spec import ExplainTask, Spec
 from ..judge.submission import Submission, SubmissionError
 from . import nbgrader_output as output
 
@@ -137,6 +137,7 @@ def course_of(part: Any) -> Course | None:
 
 
 # --- The gradebook, shared by several commands at once --------------------------------------------
+
 
 def find_alembic() -> None:
     """Let nbgrader make a gradebook: it calls alembic by name, also from a virtual environment that is not active."""
@@ -238,8 +239,12 @@ def _require_rules(part: Any) -> None:
     """Raise NbGraderException where course.toml cannot be used, once and not for every student."""
     try:
         course = course_of(part)
+        if course is not None:
+            course.spec(part.parent.coursedir.assignment_id)
     except ConvladderError as error:
-        raise NbGraderException(f"{error}. Nothing was graded: correct it, and run the same command again.") from None
+        raise NbGraderException(
+            f"{str(error).rstrip('.')}. Nothing was graded: correct it, and run the same command again."
+        ) from None
     if course is not None and course.timing == "measured" and part.config.Judge.get("on", "sim") != "gpu":
         raise NbGraderException(
             f'{course.path} says timing = "measured", which needs a GPU. Nothing was graded: set c.Judge.on = "gpu" '
@@ -301,7 +306,7 @@ class Transplant(_Step):
             return released
         for problem in read.problems:
             self.log.warning("%s: %s", self.student, problem)
-        _insert(released, read)
+        _insert(released, read, spec)
         return released
 
     def _released(self) -> NotebookNode:
@@ -333,17 +338,27 @@ class Transplant(_Step):
             self.log.warning("%s is not on the course's roster, and is graded all the same", self.student)
 
 
-def _insert(released: NotebookNode, read: Submission) -> None:
+def _insert(released: NotebookNode, read: Submission, spec: Spec) -> None:
     for cell in released.cells:
         answer = read.answers.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
         if answer is None or not utils.is_solution(cell) or _counts_nothing(cell):
             continue
         if cell.cell_type == "markdown":
             if answer.text:  # else it stays as released, which nbgrader takes for no response
-                cell.source = harmless_markdown(answer.text)
+                cell.source = harmless_markdown(answer.text) + _rubric(spec, cell)
         else:
             magic = cell.source.partition("\n")[0]
             cell.source = "\n" * (answer.first_line - 2) + f"{magic}\n{answer.text}"
+
+
+def _rubric(spec: Spec, cell: NotebookNode) -> str:
+    """What an answer is graded by, below it: for whoever grades, and for the student afterwards."""
+    task = spec.task(_grade_id(cell))
+    if not isinstance(task, ExplainTask) or len(task.rubric) < 2:
+        return ""
+    step = float(cell.metadata.nbgrader.points) / (len(task.rubric) - 1)
+    lines = (f"- **{i * step:.3g}**: {re.sub(r'^[0-9]+: *', '', says)}" for i, says in enumerate(task.rubric))
+    return "\n\n***\n\n*Points, and what they are given for:*\n\n" + "\n".join(lines)
 
 
 def _counts_nothing(cell: NotebookNode) -> bool:

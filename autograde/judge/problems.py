@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -106,29 +106,34 @@ class Problem(ABC):
         """The definition of one output element, term by term; None for a problem that is no sum of products."""
         return None
 
-    # What follows is for timing, on cases too large for the engine.
+
+@runtime_checkable
+class TimedProblem(Protocol):
+    """What a problem has besides if it can be timed, on cases too large for the engine."""
 
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
-        """The shapes of inputs and outputs. Raises ValueError for a problem that is not timed."""
-        raise ValueError(f"a {self.name} task is not timed")
+        """The shapes of inputs and outputs."""
 
     def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
         """A case's symbols and those that follow from them."""
-        raise NotImplementedError
 
     def work(self, symbols: Symbols) -> tuple[float, float]:
         """The fewest bytes that must be moved, and the operations that the definition asks for."""
-        raise NotImplementedError
 
     def expected(self, symbols: Symbols, inputs: Mapping[str, np.ndarray]) -> list[Output]:
         """Every expected output for these inputs, whose values have mean zero."""
-        raise NotImplementedError
 
     def expected_at(
         self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Expected values and bounds of some elements (flat indices) of the only output."""
-        raise NotImplementedError
+
+
+def timed(problem: Problem) -> TimedProblem:
+    """The same problem, as one that can be timed. Raises ValueError where it cannot."""
+    if not isinstance(problem, TimedProblem):
+        raise ValueError(f"a {problem.name} task is not timed")
+    return problem
 
 
 def _zero_mean(rng: np.random.Generator, *shape: int) -> np.ndarray:

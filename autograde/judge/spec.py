@@ -92,7 +92,7 @@ from convladder.kernels import expression
 from convladder.kernels.errors import ConvladderError
 from convladder.kernels.expression import ExpressionError, Value
 
-from .problems import PROBLEMS, Problem
+from .problems import PROBLEMS, Problem, timed
 
 CATEGORIES = ("correctness", "counters", "timing", "prediction", "explanation")
 
@@ -596,7 +596,7 @@ def _measured_case(table: _Table, problem: Problem) -> Case | None:
         return None
     try:
         problem.check(symbols)
-        problem.timed_shapes(symbols)
+        timed(problem)
     except (ConvladderError, ValueError) as error:
         raise given.error(str(error)) from None
     return Case("the measured case", symbols)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from convladder.autograde.course import begin, collect, hidden
+from convladder.autograde.course import begin, collect, hidden, sample
 from convladder.autograde.course import course as courses
 from convladder.autograde.course import grade as grading
 from convladder.autograde.course.course import CourseError
@@ -295,6 +295,20 @@ def test_a_lab_without_hidden_cases_gets_some_after_its_public_ones(tiny: spec.S
     text = hidden.generate(plain, b"s", specs_dir)
     assert 'task = "conv"' in text
     assert 'task = "index"' in text
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(8))
+def test_what_only_a_hidden_case_catches_is_caught_by_cases_of_any_secret(tmp_path: Path, number: int) -> None:
+    path = tmp_path / "01_direct.hidden.toml"
+    path.write_text(hidden.generate(spec.load("01_direct"), str(number).encode()))
+    own = spec.load("01_direct", hidden=path)
+    found = [w for w in sample.mistakes("01_direct") if any(check.endswith(".hidden") for check in w.fails)]
+    assert found
+    with open_worker("none") as worker:
+        for wrong in found:
+            failed = [r.check for r in check.check_task(own, wrong.task, wrong.text, worker) if r.passed is False]
+            assert failed == list(wrong.fails), wrong.path.name
 
 
 def test_the_solution_is_right_on_generated_cases(tmp_path: Path) -> None:

@@ -286,6 +286,17 @@ def test_the_class_goes_on_and_the_command_ends_well(course: Course) -> None:
     assert {p.name for p in (course.root / "autograded").iterdir()} == handed_in
 
 
+@pytest.mark.full
+def test_convladder_grade_gives_every_broken_notebook_the_same(course: Course, tmp_path: Path) -> None:
+    shutil.copy(course.root / "grades" / LAB / "grading.json", tmp_path)
+    settings = grade.Settings(sandbox="bwrap" if sandbox.available()[0] else "none", workers=2)
+    own = grade.grade_class(LAB, course.root / "submitted", tmp_path, settings)
+    assert {r.student for r in own.records} > {*TAMPERED, *UNREADABLE, "third"}
+    for record in own.records:
+        other = course.record(record.student)
+        assert (record.score, record.problems) == (other.score, other.problems)
+
+
 # --- What students see ---------------------------------------------------------------------------
 
 
