@@ -265,24 +265,23 @@ def grade_class(
 ) -> Grades:
     """Judge every submission of a lab that has no valid record yet, and write records and grades.csv.
 
-    folder  the submissions, or a zip archive of them (see collect.py)
-
     A record is kept where notebook, spec, secret, settings and version are those that it was made with, so
     an interrupted run goes on where it stopped. Whatever is wrong with one submission is told in its own
     record, and the class goes on.
 
+    folder  the submissions, or a zip archive of them (see collect.py)
     course  its roster, deadlines, points and hidden cases; `settings` say its timing form
     Raises GradingError where there is nothing to grade, OUT cannot be written, or another run holds it,
     BackendError where timing is to be measured and cannot be.
     """
     _require_gpu(settings)
-    if folder.is_file():
-        folder = collect.unpack(folder, out / "handed_in")
-    entries, ignored = find_submissions(folder, lab, skip=out)
     spec = _spec(lab, specs_dir, course)
-    missing, unlisted = _against_roster(entries, course)
-    entries = sorted([*entries, *missing], key=lambda e: e.student.casefold())
     with locked(out):
+        if folder.is_file():
+            folder = collect.unpack(folder, out / "handed_in")
+        entries, ignored = find_submissions(folder, lab, skip=out)
+        missing, unlisted = _against_roster(entries, course)
+        entries = sorted([*entries, *missing], key=lambda e: e.student.casefold())
         secret = class_secret(out, lab)
         gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
         jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings, course, gains) for entry in entries]
