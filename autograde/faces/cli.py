@@ -40,11 +40,15 @@ class _Group(click.Group):
             sys.exit(1)
 
 
-def _fail(message: str) -> NoReturn:
+def _tell(message: str) -> None:
     from .report import plain
 
     paragraph = textwrap.fill(" ".join(plain(message).split()), 100, break_long_words=False, break_on_hyphens=False)
     click.echo(paragraph, err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    _tell(message)
     sys.exit(2)
 
 
@@ -565,47 +569,61 @@ def prove(labs: tuple[str, ...]) -> None:
 # --- run -----------------------------------------------------------------------------------------
 
 
-class _Sizes(click.ParamType):
-    """One to three sizes: `4`, `4,4` or `4x4x2`."""
+class _Warp(click.ParamType):
+    """A warp of a block: `0` (of block 0), or `3,1` (warp 1 of block 3)."""
 
-    name = "X[,Y[,Z]]"
+    name = "[BLOCK,]WARP"
 
-    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
         if isinstance(value, tuple):
             return value
-        parts = re.split(r"\s*[,x]\s*", str(value).strip())
-        if not 1 <= len(parts) <= 3 or not all(p.isdigit() for p in parts):
-            self.fail(f"{value!r} is not one to three sizes, such as 4 or 4,4.", param, ctx)
-        return tuple(int(p) for p in parts)
+        if not re.fullmatch(r"\d{1,12}(,\d{1,12})?", str(value)):
+            self.fail(f"{value!r} is not a warp, such as 0, or 3,1 for warp 1 of block 3.", param, ctx)
+        *block, warp = map(int, str(value).split(","))
+        return (block[0] if block else 0, warp)
 
 
 @main.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--kernel", required=True, metavar="NAME")
-@click.option("--grid", type=_Sizes(), required=True, help="Blocks.")
-@click.option("--block", type=_Sizes(), required=True, help="Threads a block.")
+@click.option("--kernel", default="", metavar="NAME", help="Not needed where the file has one kernel.")
+@click.option("--grid", default="", metavar="X[,Y[,Z]]", help="Blocks, as 4, 4,4 or 'cdiv(n, 256)'.")
+@click.option("--block", default="", metavar="X[,Y[,Z]]", help="Threads a block.")
 @click.option(
     "--arg", "arguments", multiple=True, metavar="NAME=WHAT", help="x=float[256]:random, y=float[256]:out, n=256"
 )
-@click.option("--shared", type=click.IntRange(0), default=0, help="Bytes of dynamic shared memory.")
-@click.option("--json", "as_json", is_flag=True, help="Print faults, counters and outputs as JSON.")
-def run(
-    file: Path, kernel: str, grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[str, ...], shared: int,
-    as_json: bool,
-) -> None:  # fmt: skip
+@click.option("--set", "symbols", multiple=True, metavar="NAME=WHAT", help="A __constant__ or __device__ variable.")
+@click.option("--shared", default="0", metavar="BYTES", help="Dynamic shared memory, as 4096 or '4*n'.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random contents.")
+@click.option("--budget", type=click.IntRange(1), help="Work that ends the run: an instruction of a warp counts 1.")
+@click.option("--trace", "watch", type=_Warp(), help="Draw what each lane of this warp touches.")
+@click.option("--save", multiple=True, metavar="NAME=FILE.npy", help="Write an array as it was afterwards.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything, errors too, as JSON.")
+def run(save: tuple[str, ...], as_json: bool, arguments: tuple[str, ...], **asked: Any) -> None:
     """Run any kernel of a CUDA file on the engine, and report its faults and counters.
 
-    Array contents: random, zeros, ones, arange, out (undefined until written) or a .npy file. Sizes and
-    numbers may name numbers given before them, as in --arg n=256 --arg 'x=float[4*n]:random'.
+    Array contents: random, zeros, ones, arange, a number, out (undefined until written) or a .npy file. Sizes and
+    numbers may name numbers given before them, as in --arg n=256 --arg 'x=float[4*n]:random'. Without --grid and
+    --block the file's own `//@ launch` lines say what is launched.
+
+    Exit code: 0 no fault; 1 faults; 2 it could not be run; 3 there is no compiler on this machine.
     """
+    from ...kernels.errors import BackendError
     from . import single, terminal
 
-    done = single.run(file, kernel, grid, block, arguments, shared)
+    try:
+        done = single.run(single.Asked(asked.pop("file"), described=arguments, **asked))
+        single.save(done, save)
+    except ConvladderError as error:
+        if as_json:
+            click.echo(json.dumps({"error": single.error_json(error)}, indent=1))
+        else:
+            _tell(str(error))
+        sys.exit(3 if isinstance(error, BackendError) else 2)
     if as_json:
         click.echo(json.dumps(done.to_json(), indent=1, allow_nan=False))
     else:
         _console().print(terminal.single_run(done))
-    sys.exit(1 if done.result.faults else 0)
+    sys.exit(1 if done.faults else 0)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..course.grades import Grades
 from ..judge.record import CheckRecord, SubmissionRecord
+from . import lanes
 from .example import Example
 from .lanes import LaneMap
 from .report import (
@@ -127,19 +128,22 @@ def complaints(found: Sequence[Complaint]) -> RenderableType:
 
 
 def single_run(done: Run) -> RenderableType:
-    """The report of `convladder run`: faults with their lines, counters by line, outputs."""
+    """The report of `convladder run`: faults with their lines, counters by line, what a warp touches, outputs."""
     parts: list[RenderableType] = []
     lines = done.source.expandtabs(4).split("\n")
-    for fault in done.result.faults:
+    for fault in done.faults:
         parts.append(Text.assemble(symbol(FAILED), f" {plain(str(fault))}"))
         if 0 < fault.line <= len(lines):
             parts.append(_indented(_excerpt([SourceRow(fault.line, plain(lines[fault.line - 1]), True)])))
-    if not done.result.faults:
-        parts.append(Text.assemble(symbol(PASSED), f" {done.kernel.name} ran without faults"))
-    parts += [Text(plain(line)) for line in done.result.output.splitlines()]
-    if done.result.counters is not None:
-        parts.append(traffic(arrange(done.result.counters, done.source)))
-    parts += [Text(plain(line)) for line in done.outputs()]
+    if not done.faults:
+        names = ", ".join(name for name, _ in done.launches)
+        parts.append(Text.assemble(symbol(PASSED), f" {names} ran without faults"))
+    parts += [Text(plain(line)) for line in done.printed.splitlines()]
+    parts.append(traffic(arrange(done.counters, done.source)))
+    for access in done.lanes:
+        if (drawn := lanes.lane_map(access)) is not None:
+            parts += [Text(), lane_map(drawn)]
+    parts += [Text(plain(line)) for line in done.described_outputs()]
     return Group(*parts)
 
 
