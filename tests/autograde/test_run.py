@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,19 @@ def test_without_a_compiler_the_way_out_is_told_with_exit_code_3(scale: Path, mo
     shown = run(scale, *SIZES, *ARGUMENTS)
     assert shown.exit_code == 3
     assert "pip install nvidia-cuda-nvrtc" in " ".join(shown.output.split())
+
+
+def test_the_readmes_examples_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("```\n")[1::2]
+    sources = {s.split("(")[0].split()[-1]: s for s in blocks if s.startswith("__global__")}
+    shown = [b.splitlines() for b in blocks if b.startswith("$ convladder run ")]
+    assert len(shown) == 2
+    for command, *lines in shown:
+        _, _, _, file, *arguments = shlex.split(command)
+        Path(file).write_text(sources[Path(file).stem])
+        printed = {line.rstrip() for line in run(file, *arguments).output.splitlines()}
+        assert {line for line in lines if line != "…"} <= printed
 
 
 def test_arguments_without_end_stay_small() -> None:
