@@ -3,13 +3,13 @@
 A notebook of the lab LAB is its student's by the name of its file or of the folder that it lies in:
 
     STUDENT/LAB.ipynb    STUDENT/LAB/LAB.ipynb    STUDENT_LAB.ipynb    STUDENT.ipynb
-    STUDENT_[LATE_]NUMBER_NUMBER_LAB[-2].ipynb                   Canvas; -2 and above: handed in again
+    STUDENT_[LATE_]NUMBER_NUMBER_LAB[-1].ipynb                   Canvas; -1, -2 …: handed in again
     STUDENT_NUMBER_assignsubmission_file_/LAB.ipynb              Moodle, with or without folders
     [TITLE_]STUDENT_attempt_2026-01-30-15-00-00_LAB.ipynb        Blackboard
 
-Of one student's several attempts the last one counts. When something was handed in is known from Blackboard's names,
-from nbgrader's timestamp.txt beside the notebook, or else from the file's last change, but not where the name is a
-platform's or the folder is nbgrader's: there that is the time of a download.
+Of one student's several attempts the last one counts. When something was handed in is known from Blackboard's names
+(taken for UTC), from nbgrader's timestamp.txt beside the notebook, or else from the file's last change; but not from
+that where the name is a platform's or the folder nbgrader's, for there it is the time of a download.
 """
 
 from __future__ import annotations

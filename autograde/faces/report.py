@@ -457,7 +457,7 @@ def lateness(record: SubmissionRecord) -> str:
     if not record.late_s:
         return ""
     cost = f"−{points(record.penalty)} points, {points(record.score - record.penalty)} remain"
-    return f"handed in {record.late_s / 3600:.1f} hours late: {cost if record.penalty else 'nothing is taken off'}"
+    return f"Handed in {record.late_s / 3600:.1f} hours late: {cost if record.penalty else 'nothing is taken off'}"
 
 
 def circumstances(record: SubmissionRecord) -> str:
