@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,16 +99,16 @@ def labs(root: Path | None = None) -> list[str]:
 
 def build_lab(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
     """The student's notebook of a lab, with a course's points. Raises BuildError where it would hold an answer."""
-    cells, spec = _read(lab, root)
-    notebook = _notebook(cells, spec, course)
+    cells, spec = _read(lab, root, course)
+    notebook = _notebook(cells, cell_points(spec, course))
     _refuse_answers(cells, notebook)
     return notebook
 
 
 def solved_notebook(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
     """The same notebook as a student hands it in who has every answer: full marks."""
-    cells, spec = _read(lab, root)
-    notebook = _notebook(cells, spec, course)
+    cells, spec = _read(lab, root, course)
+    notebook = _notebook(cells, cell_points(spec, course))
     for cell, made in zip(cells, notebook.cells):
         made.source = cell.text.solved
     return notebook
@@ -154,11 +154,12 @@ def _solutions(root: Path | None) -> Path:
     return folder
 
 
-def _read(lab: str, root: Path | None) -> tuple[list[Cell], Spec]:
+def _read(lab: str, root: Path | None, course: Course | None) -> tuple[list[Cell], Spec]:
+    """A lab's cells, and its spec as the course has it."""
     path = _solutions(root) / lab / f"{lab}.py"
     if not path.is_file():
         raise BuildError(path, 0, f"there is no lab {lab}; there are: {', '.join(labs(root)) or 'none'}")
-    spec = specs.load(lab)
+    spec = specs.load(lab) if course is None else course.spec(lab)
     text = path.read_text(encoding="utf-8")
     notebook = jupytext.reads(text, fmt="py:percent")
     starts = [n for n, line in enumerate(text.splitlines(), 1) if _CELL_MARK.match(line)]
@@ -171,7 +172,15 @@ def _read(lab: str, root: Path | None) -> tuple[list[Cell], Spec]:
         for i, (cell, start) in enumerate(zip(notebook.cells, starts), 1)
     ]
     _match(cells, spec, path)
-    return cells, spec
+    return [_marked_off(cell, spec) for cell in cells], spec
+
+
+def _marked_off(cell: Cell, spec: Spec) -> Cell:
+    """A check cell says so where a course has left its task out."""
+    if cell.role != "check" or cell.task not in {task.name for task in spec.off}:
+        return cell
+    text = f"{cell.text.student}  # does not count in this course"
+    return replace(cell, text=Text(text, text))
 
 
 def _cell(cell: NotebookNode, place: Line, name: str, ladder: Path) -> Cell:
@@ -276,7 +285,7 @@ def _joined(lines: Sequence[Line]) -> str:
 
 def _match(cells: Sequence[Cell], spec: Spec, path: Path) -> None:
     """The source has each task of the spec once, and no other, with its check cell after it."""
-    known = {task.name: task.kind for task in spec.tasks}
+    known = {task.name: task.kind for task in (*spec.tasks, *spec.off)}
     seen: dict[str, Line] = {}
     checked: set[str] = set()
     for cell in cells:
@@ -315,8 +324,7 @@ def cell_points(spec: Spec, course: Course | None = None) -> dict[str, float]:
     }
 
 
-def _notebook(cells: Sequence[Cell], spec: Spec, course: Course | None) -> NotebookNode:
-    points = cell_points(spec if course is None else course.spec(spec.lab), course)
+def _notebook(cells: Sequence[Cell], points: Mapping[str, float]) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(
         cells=[_notebook_cell(cell, points) for cell in cells],
         metadata={

@@ -276,7 +276,8 @@ def test_a_course_toml_may_lie_elsewhere(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["nbgrader-setup", str(folder), "--course", str(rules)]).exit_code == 0
     assert "course='../rules/course.toml'" in (folder / "nbgrader_config.py").read_text()
     source = nbformat.read(folder / "source" / LAB / f"{LAB}.ipynb", as_version=4)
-    assert next(c for c in source.cells if c.id == "predict_reuse-check").metadata.nbgrader.points == 0
+    off = next(c for c in source.cells if c.id == "predict_reuse-check")
+    assert (off.metadata.nbgrader.points, off.source.partition("# ")[2]) == (0, "does not count in this course")
     other = CliRunner().invoke(main, ["nbgrader-setup", str(folder), "--course", str(tmp_path / "rules" / "no.toml")])
     assert other.exit_code == 2
     assert "does not name" in other.output
