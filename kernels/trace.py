@@ -22,10 +22,10 @@ from .sim.observer import first_byte
 from .sim.provenance import Product, Provenance, products
 
 #: Work (see launch's `budget`) that a trace may spend: some tenths of a second.
-BUDGET = 100_000
+BUDGET = 15_000
 
 #: Arrays together beyond which nothing is traced: the plain executor keeps books of every byte.
-MOST_BYTES = 1 << 24
+MOST_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
