@@ -136,7 +136,7 @@ def _check_kernel(
         "compiles": lambda: kernel_task.compiles(result),
         "runs": lambda: explained(kernel_task.runs(result, answer)),
         "correct": lambda: explained(kernel_task.correct(result)),
-        "hidden": lambda: kernel_task.hidden(result, answer),
+        "hidden": lambda: explained(kernel_task.hidden(result, answer)),
     }
     for t in task.counters:
         judged[f"counters.{t.name}"] = lambda t=t: pictured(kernel_task.threshold(task, t, result, answer))  # type: ignore[misc]

@@ -70,7 +70,7 @@ def _gives(r: CaseRun, mistake: str) -> bool:
 
 
 def shown(found: Judgement, task: KernelTask, result: Run, answer: Answer, worker: Worker) -> Judgement:
-    """A failed judgement of `runs` or `correct`, with what explains it added to its evidence."""
+    """A failed judgement of `runs`, `correct` or `hidden`, with what explains it added to its evidence."""
     failing = result.of(str(found.evidence.get("case", "")))
     if found.passed is not False or failing is None:
         return found

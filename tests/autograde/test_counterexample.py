@@ -84,3 +84,13 @@ def test_whole_numbers_are_drawn_for_every_range_and_repeat() -> None:
     draws = [WholeNumbers(np.random.PCG64(0)).uniform(-1, 1, (20, 5)) for _ in range(2)]
     assert (draws[0] == draws[1]).all()
     assert set(np.unique(draws[0])) == set(range(2, 10))
+
+
+def test_of_a_hidden_case_the_instructor_sees_the_counterexample_and_the_student_does_not(
+    tiny: Spec, conv: str, worker: Worker
+) -> None:
+    wrong = conv.replace("i += 32", "i += 32 + (pad > 1)")
+    record = failed(tiny, wrong, worker)
+    assert record.check == "conv.hidden"
+    assert record.evidence["counterexample"]["symbols"]["pad"] == 2
+    assert not record.student_view().evidence
