@@ -15,7 +15,7 @@ from .errors import ArgumentError, BackendError, FaultError, GeometryError
 from .gpu import cupy_module, device_facts, enough_memory
 from .launch import Backend
 from .layouts import ConvGeometry
-from .rungs import LADDER, STRETCHED, check_geometry, convolution, ladder_source
+from .rungs import LADDER, check_geometry, convolution, ladder_source
 
 __all__ = ["LADDER", "LIBRARIES", "Choice", "Policy", "choose", "conv2d", "ladder_source", "methods"]
 
@@ -169,7 +169,7 @@ def _dense(on: Backend) -> str:
 
 def _sparse(geometry: ConvGeometry) -> str | None:
     """The best rung for sparse weights that takes the geometry."""
-    for name in reversed([name for name, route in LADDER.items() if route.column == STRETCHED.column]):
+    for name in reversed([name for name, route in LADDER.items() if route.column is not None]):
         with contextlib.suppress(GeometryError):
             check_geometry(name, geometry)
             return name

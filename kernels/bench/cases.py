@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from .. import workloads
 from ..layouts import ConvGeometry
-from ..rungs import DIRECT, LADDER, LOWERED, STRETCHED
+from ..rungs import DIRECT, LADDER, LOWERED, STEPS
 
 SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
 
@@ -27,8 +27,11 @@ LOWERED_SPARSE = ("cusparse batched", "cusparse image")
 DIRECT_RUNGS = tuple(name for name, route in LADDER.items() if route == DIRECT)
 PRODUCT_RUNGS = tuple(name for name, route in LADDER.items() if route.steps == LOWERED.steps)
 GEMM_RUNGS = tuple(name for name in PRODUCT_RUNGS if name.startswith("gemm"))
+GEMV_RUNGS = tuple(name for name in LADDER if name.startswith("gemv"))
 SPARSE_RUNGS = tuple(name for name, route in LADDER.items() if route.column is not None)
-BEST_SPARSE = tuple(name for name, route in LADDER.items() if route.column == STRETCHED.column)[-3:]
+BEST_SPARSE = SPARSE_RUNGS[-3:]
+#: A step before a rung, by itself: "step im2col".
+STEP_WAYS = tuple(f"step {name}" for name in STEPS)
 
 #: Batch of the sparse paper's table (section 4.1) and of its sweep (figure 9).
 PAPER_BATCH = 128
@@ -67,7 +70,7 @@ def _direct() -> Iterator[Case]:
     for g in (*workloads.report(strides), *workloads.report((1,), workloads.LARGER_SIZES)):
         stride = g.stride[0]
         layouts = CUDNN if stride == 1 else CUDNN[::2]
-        ways = (*DIRECT_RUNGS, "cublas batched", *layouts)
+        ways = (*DIRECT_RUNGS, *GEMV_RUNGS, "cublas batched", *layouts)
         yield Case(f"{g.H} x {g.W}, stride {stride}", g, ways, about={"size": g.H, "stride": stride})
 
 
@@ -92,11 +95,13 @@ def _sparse() -> Iterator[Case]:
         if layer.network in UNEVEN:
             yield _of_layer(layer, PAPER_BATCH, (*SPARSE_RUNGS[1:], *LOWERED_SPARSE), "uneven")
     for layer in workloads.layers("alexnet"):
+        about: dict[str, str | int | float] = {"steps of": layer.name}
+        yield Case(f"steps of {layer.name}", layer.batch(PAPER_BATCH), STEP_WAYS, layer.nnz, "random", about=about)
         alone = layer.ungrouped()
         size = alone.nnz / (1 - alone.sparsity)
         ways = (*BEST_SPARSE, "cudnn fp32 nchw", "cublas batched")
         for sparsity in SWEEP:
-            about: dict[str, str | int | float] = {"sweep": layer.name, "sparsity": sparsity}
+            about = {"sweep": layer.name, "sparsity": sparsity}
             name, nnz = f"sweep of {alone.name} at {sparsity:.0%}", round(size * (1 - sparsity))
             yield Case(name, alone.batch(PAPER_BATCH), ways, nnz, "random", about=about)
 

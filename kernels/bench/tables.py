@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import workloads
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, SQUARES
+from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, SQUARES, STEP_WAYS
 from .compare import rows
 
 Row = dict[str, Any]
@@ -257,6 +257,16 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
             )  # fmt: skip
         yield Table(f"{NETWORKS.get(network, network)}, batch {_values(rows, 'batch')[0]}", columns, tuple(lines))
     yield _networks(rows)
+    yield _steps_table(rows)
+
+
+def _steps_table(rows: list[Row]) -> Table:
+    lines = []
+    for layer in _values(rows, "steps of"):
+        found = [best(timed(rows, **{"steps of": layer}), (way,)) for way in STEP_WAYS]
+        lines.append((layer, *(f"{_us(row)} ({row['percent_of_limit']:.0f} %)" if row else "–" for row in found)))
+    columns = ("layer", *(way.removeprefix("step ") for way in STEP_WAYS))
+    return Table("Steps before a rung, µs (share of the bandwidth)", columns, tuple(lines))
 
 
 def networks_of(record: Record) -> Table:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import cublas, cudnn, cusparse, plan, rungs, workloads
 from ..gpu import cupy_module
 from ..launch import Module, Ready, compile_cuda, out
+from ..layouts import csr
 from ..stopwatch import Work
 from .cases import Case
 
@@ -60,18 +61,13 @@ class Problem:
     def _work(self, way: str, arrays: Arrays) -> Work:
         if way not in arrays.works:
             method, _, how = way.partition(" ")
-            make = {"cudnn": self._cudnn, "cublas": self._cublas, "cusparse": self._cusparse}.get(method, self._rung)
+            libraries = {"cudnn": self._cudnn, "cublas": self._cublas, "cusparse": self._cusparse}
+            make = {**libraries, "step": self._step}.get(method, self._rung)
             arrays.works[way] = make(how or method, arrays)
         return arrays.works[way]
 
     def _rung(self, name: str, arrays: Arrays) -> Work:
-        launches = self._product(name, arrays) if self.case.product else self._convolution(name, arrays)
-
-        def enqueue() -> None:
-            for launch in launches:
-                launch.kernel.module.image.enqueue(launch)  # type: ignore[attr-defined]
-
-        return Work(enqueue)
+        return _work_of(self._product(name, arrays) if self.case.product else self._convolution(name, arrays))
 
     def _convolution(self, name: str, arrays: Arrays) -> list[Ready]:
         """The weights become CSR once; each call has inputs, outputs and scratch arrays of its own."""
@@ -83,11 +79,25 @@ class Problem:
     def _product(self, name: str, arrays: Arrays) -> list[Ready]:
         """The rung by itself: c = a b."""
         g = self.case.geometry
-        module, text = _text(name)
+        module, text = _text(rungs.ladder_source(name))
         symbols = {"GM": g.K, "GN": g.P * g.Q, "GK": g.C, "GB": g.N, "groups": 1}
         text.check_needs(symbols, name)
         operands = {"a": arrays.w, "b": arrays.x, "c": arrays.y, **plan.temps(text, symbols, "gpu")}
         return plan.ready(module, text, symbols, operands)
+
+    def _step(self, name: str, arrays: Arrays) -> Work:
+        """A step before a rung, by itself, on operands of its own."""
+        cupy, g = cupy_module(), self.case.geometry
+        route = next((r for r in rungs.LADDER.values() if name in r.steps), rungs.STRETCHED)
+        module, text = _text(f"{route.lines}\n{rungs.ladder_source(name)}")
+        sparse = csr(self.w, g.groups)
+        symbols = {**g.symbols(), "nnz": sparse.nnz}
+        text.check_needs(symbols, name)
+        operands = {"x": arrays.x, "w": arrays.w, "y": arrays.y}
+        if name not in route.steps:  # stretching: from the columns of the filters
+            operands |= {"rowptr": cupy.asarray(sparse.rowptr), "col": cupy.asarray(sparse.col)}
+            operands["stretched"] = cupy.empty(sparse.nnz, np.int32)
+        return _work_of(plan.ready(module, text, symbols, {**operands, **plan.temps(text, symbols, "gpu")}))
 
     def _cudnn(self, how: str, arrays: Arrays) -> Work:
         precision, layout = how.split()
@@ -120,9 +130,16 @@ class Problem:
         }
 
 
+def _work_of(launches: list[Ready]) -> Work:
+    def enqueue() -> None:
+        for launch in launches:
+            launch.kernel.module.image.enqueue(launch)  # type: ignore[attr-defined]
+
+    return Work(enqueue)
+
+
 @cache
-def _text(name: str) -> tuple[Module, plan.Plan]:
-    source = rungs.ladder_source(name)
+def _text(source: str) -> tuple[Module, plan.Plan]:
     text = plan.parse(source)
     return compile_cuda(source, "gpu", options=text.options()), text
 

@@ -8,7 +8,7 @@ import pytest
 from convladder.kernels import recorded
 from convladder.kernels.bench import cases, compare, plots, readme, tables
 from convladder.kernels.layouts import ConvGeometry
-from convladder.kernels.rungs import LADDER
+from convladder.kernels.rungs import LADDER, STEPS
 
 DEVICE = {
     "device": {"device": "Some GPU"},
@@ -48,12 +48,12 @@ def test_every_way_of_a_suite_is_a_rung_or_a_library(suite):
     for case in cases.cases(suite):
         assert case.ways
         for way in case.ways:
-            assert way in LADDER or way.split()[0] in ("cudnn", "cublas", "cusparse")
+            assert way in LADDER or way.split()[0] in ("cudnn", "cublas", "cusparse", "step")
 
 
 def test_every_rung_is_measured_in_some_suite():
     measured = {way for suite in cases.SUITES for case in cases.cases(suite) for way in case.ways}
-    assert set(LADDER) - measured <= {name for name in LADDER if name.startswith("gemv")}
+    assert measured >= {*LADDER, *(f"step {name}" for name in STEPS)}
 
 
 def test_the_suites_hold_what_the_sources_measured():
@@ -152,7 +152,7 @@ def test_clocks_that_were_held_down_are_told():
 def test_a_small_case_is_checked_and_timed_in_every_way(monkeypatch):
     g = ConvGeometry(N=3, C=4, H=10, W=9, K=6, R=3, S=3, pad=(1, 1), groups=2)
     ways = ("direct", "gemm_coalesced", *cases.SPARSE_RUNGS, *cases.CUDNN, *cases.LOWERED_DENSE, "cublas converted",
-            *cases.LOWERED_SPARSE, "direct_guarded")  # fmt: skip
+            *cases.LOWERED_SPARSE, *cases.STEP_WAYS, "direct_guarded")  # fmt: skip
     monkeypatch.setattr(compare, "cases", lambda suite: [cases.Case("small", g, ways, nnz=40, pattern="uneven")])
     made = compare.measure("direct", rounds=5)
     solved = {row["way"]: row for row in compare.rows(made)}
