@@ -113,11 +113,12 @@ class Convolution:
                 time_us = elapsed_us(partial(self._multiply, self._parts[0], algorithm, buffers))
             except (_cusparse().CuSparseError, LibraryError):
                 continue
-            timed.append((time_us, name, buffers))
+            timed.append((time_us, name))
         if not timed:
             raise LibraryError(f"cuSPARSE {version()} has no SpMM for {self._g}")
-        _, name, buffers = min(timed, key=lambda found: found[0])
-        return name, buffers
+        _, name = min(timed)
+        # Of what was prepared for one matrix only the last counts: prepare the winner once more.
+        return name, {p.filters: self._prepared(p, ALGORITHMS[name]) for p in self._parts[0]}
 
     def _prepared(self, product: _Product, algorithm: int) -> Any:
         one, zero = _scalars()

@@ -16,7 +16,7 @@ import numpy as np
 from ... import __version__
 from .. import activity, cublas, cudnn, cusparse, oracle, stopwatch
 from ..errors import BackendError, ConvladderError
-from ..gpu import cupy_module, device_facts, fp32_peak_gflops, load_peak_gwords
+from ..gpu import cupy_module, device_facts, enough_memory, fp32_peak_gflops, load_peak_gwords
 from ..measure import bandwidth_gbs, device_state, limit_us
 from ..rungs import LADDER
 from .cases import Case, cases
@@ -52,6 +52,8 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
         for number, case in enumerate(todo):
             progress(number, len(todo), case.name)
             solved.append(solve(case, limits, rounds, seconds))
+            state = device_state(bus)  # at once, while the clocks are still those of the work
+            solved[-1] |= {"clocks.sm": state.get("clocks.sm", ""), "held_down_by": state.get("held_down_by", "")}
             stream.synchronize()
             cupy.get_default_memory_pool().free_all_blocks()
         if suite == "cudnn":  # after all times: what CUPTI adds to a launch must not stand in them
@@ -90,12 +92,15 @@ def solve(case: Case, limits: dict[str, Any], rounds: int, seconds: float) -> di
     makers = {}
     for way in case.ways:
         try:
-            ways[way] = {"way": way, **_checked(problem, way, first), **problem.facts(way)}
+            with enough_memory(f"{way} of {case.name}"):
+                ways[way] = {"way": way, **_checked(problem, way, first), **problem.facts(way)}
             makers[way] = problem.maker(way)
         except ConvladderError as error:
             ways[way] = {"way": way, "refused": str(error)}
     if makers:
-        for way, timing in stopwatch.in_turn(makers, problem.arrays, rounds=rounds, seconds=seconds).items():
+        with enough_memory(f"all ways of {case.name} at a time"):
+            timings = stopwatch.in_turn(makers, problem.arrays, rounds=rounds, seconds=seconds)
+        for way, timing in timings.items():
             low, high = timing.quartiles_us
             ways[way] |= {
                 "us": round(timing.median_us, 3), "us_quartiles": [round(low, 3), round(high, 3)],

@@ -56,8 +56,8 @@ def origin(record: Record) -> str:
 
 
 def held_down(record: Record) -> str:
-    """What held the clocks down before or after the measurement; empty where nothing did or nothing can tell."""
-    reasons = {state.get("held_down_by", "") for state in record["device_state"].values()}
+    """What held the clocks down during the measurement; empty where nothing did or nothing can tell."""
+    reasons = {state.get("held_down_by", "") for state in (*record["device_state"].values(), *record["cases"])}
     return ", ".join(sorted(reasons - {"", "nothing", "idle"}))
 
 
