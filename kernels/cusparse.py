@@ -127,6 +127,8 @@ class Convolution:
             _FLOAT, algorithm,
         )  # fmt: skip
         buffer = cupy_module().empty(max(size, 1), np.uint8)
+        # CuPy's calls set the stream; the one below would run in that of an earlier call, which may be gone.
+        _cusparse().setStream(_handle(), cupy_module().cuda.get_current_stream().ptr)
         _call(
             "cusparseSpMM_preprocess", _handle(), _KEEP, _KEEP, one.ctypes.data, product.filters, product.col,
             zero.ctypes.data, product.y, _FLOAT, algorithm, buffer.data.ptr,

@@ -95,9 +95,9 @@ def _sparse() -> Iterator[Case]:
         if layer.network in UNEVEN:
             yield _of_layer(layer, PAPER_BATCH, (*SPARSE_RUNGS[1:], *LOWERED_SPARSE), "uneven")
     for layer in workloads.layers("alexnet"):
-        about: dict[str, str | int | float] = {"steps of": layer.name}
-        yield Case(f"steps of {layer.name}", layer.batch(PAPER_BATCH), STEP_WAYS, layer.nnz, "random", about=about)
         alone = layer.ungrouped()
+        about: dict[str, str | int | float] = {"steps of": layer.name}
+        yield Case(f"steps of {alone.name}", alone.batch(PAPER_BATCH), STEP_WAYS, alone.nnz, "random", about=about)
         size = alone.nnz / (1 - alone.sparsity)
         ways = (*BEST_SPARSE, "cudnn fp32 nchw", "cublas batched")
         for sparsity in SWEEP:

@@ -6,20 +6,19 @@ import contextlib
 import datetime
 import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from ... import __version__
-from .. import activity, cublas, cudnn, cusparse, oracle, stopwatch
+from .. import cublas, cudnn, cusparse, oracle, stopwatch
 from ..errors import BackendError, ConvladderError
 from ..gpu import cupy_module, device_facts, enough_memory, fp32_peak_gflops, load_peak_gwords
 from ..measure import bandwidth_gbs, device_state, limit_us
 from ..rungs import LADDER
 from .cases import Case, cases
+from .launches import add_launches
 from .ways import Arrays, Problem
 
 #: Elements of each result that are compared with the float64 reference.
@@ -58,7 +57,7 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
             cupy.get_default_memory_pool().free_all_blocks()
         if suite == "cudnn":  # after all times: what CUPTI adds to a launch must not stand in them
             for case, found in zip(todo, solved, strict=True):
-                _add_launches(case, found)
+                add_launches(case, found, facts)
     progress(len(todo), len(todo), "")
     record = {
         "suite": suite, "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -108,22 +107,6 @@ def solve(case: Case, limits: dict[str, Any], rounds: int, seconds: float) -> di
                 **_beside_limits(case, way, timing.median_us, limits),
             }  # fmt: skip
     return {"case": case.name, **case.about, "pattern": case.pattern, **_sizes(case), "ways": list(ways.values())}
-
-
-def _add_launches(case: Case, found: dict[str, Any]) -> None:
-    """To each way that was timed, the kernels that one call launches: distinct ones, and how often each."""
-    problem = Problem(case)
-    arrays = problem.arrays(0)
-    for way in found["ways"]:
-        if "us" not in way:
-            continue
-        work = problem.maker(way["way"])(arrays)
-        try:
-            launched = activity.launches(work.enqueue)
-        except BackendError as error:
-            way["launches_unknown"] = str(error)
-            continue
-        way["launches"] = [{"times": n, **asdict(launch)} for launch, n in Counter(launched).items()]
 
 
 def _sizes(case: Case) -> dict[str, Any]:

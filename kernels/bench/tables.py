@@ -202,6 +202,21 @@ def _cudnn(rows: list[Row]) -> Iterator[Table]:
         lines.append((layer, *map(_ms, found), *efficiency))
     columns = ("layer", *(f"{head}, ms" for head in heads), "CE cuDNN FP32", "CE cuBLAS by image")
     yield Table("AlexNet, batch 128", columns, tuple(lines))
+    yield _longest_kernels(rows)
+
+
+def _longest_kernels(rows: list[Row]) -> Table:
+    """Of each layer and way the kernel that takes the most time, and how its grid fills the device."""
+    lines = []
+    for row in timed(rows):
+        if row.get("launches"):
+            k = row["launches"][0]
+            sizes = ("×".join(map(str, k[what])) for what in ("grid", "block"))
+            shares = (f"{k[what]:.2f}" if what in k else "–" for what in ("ru", "ru_real", "occupancy"))
+            name = k["name"] if len(k["name"]) <= 48 else k["name"][:47] + "…"
+            lines.append((row["layer"], row["way"], name, str(k["times"]), *sizes, str(k["registers"]), *shares))
+    columns = ("layer", "way", "kernel", "times", "grid", "block", "registers", "RU (eq. 11)", "RU, real", "occupancy")
+    return Table("The kernels that take the most time", columns, tuple(lines))
 
 
 def _cudnn_claims(record: Record) -> Iterator[Verdict]:

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from convladder.kernels import recorded
-from convladder.kernels.bench import cases, compare, plots, readme, tables
+from convladder.kernels.activity import KernelLaunch
+from convladder.kernels.bench import cases, compare, launches, plots, readme, tables
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.rungs import LADDER, STEPS
 
@@ -73,8 +74,8 @@ def test_a_record_can_be_kept_shown_and_drawn(suite, tmp_path):
     recorded.save(made, file)
     assert recorded.load(suite, folder=tmp_path) == [json.loads(json.dumps(made))]
     for table in tables.tables(made):
-        assert table.rows
-        assert {len(row) for row in table.rows} == {len(table.columns)}
+        assert table.rows or table.title.startswith("The kernels")  # those need CUPTI
+        assert all(len(row) == len(table.columns) for row in table.rows)
         assert not any("nan" in cell for row in table.rows for cell in row)
     plots.save(made, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
@@ -145,6 +146,25 @@ def test_clocks_that_were_held_down_are_told():
     assert "power cap" in readme.results({"gemm": made})
 
 
+H100 = {"compute_capability": "9.0", "multiprocessors": "132"}
+
+
+def test_launches_of_one_kernel_are_one_line_with_its_utilisation():
+    short = KernelLaunch("short", (4, 1, 1), (128, 1, 1), 32, 0, 0, us=1.0)
+    long = [KernelLaunch("long", (100, 2, 1), (256, 1, 1), 128, 0, 0, us=us) for us in (2.0, 3.0)]
+    first, second = launches.distinct([short, *long], H100)
+    assert (first["name"], first["times"], first["us"]) == ("long", 2, 5.0)
+    # 65536 / (256 * 128) = 2 blocks on each of 132 multiprocessors: 200 blocks of 264 places
+    assert first["ru"] == first["ru_real"] == round(200 / 264, 3)
+    assert first["occupancy"] == 16 / 64
+    assert second["ru"] == round(4 / (132 * 16), 3)
+
+
+def test_of_an_unknown_architecture_only_the_papers_utilisation_is_told():
+    launch = KernelLaunch("k", (1, 1, 1), (32, 1, 1), 32, 0, 0)
+    assert set(launches.utilisation(launch, {**H100, "compute_capability": "6.1"})) == {"ru"}
+
+
 # ---- on a GPU
 
 
@@ -156,7 +176,8 @@ def test_a_small_case_is_checked_and_timed_in_every_way(monkeypatch):
     monkeypatch.setattr(compare, "cases", lambda suite: [cases.Case("small", g, ways, nnz=40, pattern="uneven")])
     made = compare.measure("direct", rounds=5)
     solved = {row["way"]: row for row in compare.rows(made)}
-    assert "needs" in solved.pop("direct_guarded")["refused"]  # groups
+    for way in ("direct_guarded", "step im2col_rows"):
+        assert "needs" in solved.pop(way)["refused"]  # groups
     for row in solved.values():
         assert row["us"] > 0
         assert row["us_quartiles"][0] <= row["us"] <= row["us_quartiles"][1]
