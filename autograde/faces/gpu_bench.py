@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...kernels import recorded
-from ...kernels.bench import compare, plots, readme, tables
+from ...kernels.bench import claims, compare, plots, readme, tables
 from ...kernels.bench.cases import SUITES
 from ...kernels.errors import BackendError
 
@@ -66,7 +66,7 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
         for row in table.rows:
             shown.add_row(*row)
         console.print(shown)
-    for verdict in tables.verdicts(record):
+    for verdict in claims.verdicts(record):
         console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
     refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]
     for case, way, why in refused:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..errors import ConvladderError
 from .cases import SUITES
-from .tables import Record, held_down, markdown, networks_of, origin, tables, verdicts
+from .claims import verdicts
+from .tables import Record, held_down, markdown, networks_of, origin, tables
 
 BEGIN, END = "<!-- bench: written by `make bench` -->", "<!-- /bench -->"
 

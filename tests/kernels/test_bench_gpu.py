@@ -7,7 +7,7 @@ import pytest
 
 from convladder.kernels import recorded
 from convladder.kernels.activity import KernelLaunch
-from convladder.kernels.bench import cases, compare, launches, plots, readme, tables
+from convladder.kernels.bench import cases, claims, compare, launches, plots, readme, tables
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.rungs import LADDER, STEPS
 
@@ -96,12 +96,12 @@ def test_where_sparse_is_never_faster_there_is_no_crossover():
 def test_verdicts_follow_the_figures():
     slow = {"csr_global": 4.0, "csr": 2.0}
     made = record("sparse", lambda case, way: slow.get(way, 1.0) if way in LADDER else 3.0)
-    told = {v.claim: v.measured for v in tables.verdicts(made)}
+    told = {v.claim: v.measured for v in claims.verdicts(made)}
     if "csr_tiled" in LADDER:
         (steps,) = {text for claim, text in told.items() if "46.7" in claim and "with groups" in text} or {""}
         assert "+100 %, +100 %, +100 %, +100 %; the tiles by themselves +100 %" in steps
     direct = record("direct", lambda case, way: 1.0 if way in LADDER else 2.0)
-    told = {v.claim: v.measured for v in tables.verdicts(direct)}
+    told = {v.claim: v.measured for v in claims.verdicts(direct)}
     assert told["hand-written kernels are faster than cuDNN on inputs of 31 to 511"].startswith("holds")
     assert told["cuDNN is about 6 times as fast on large inputs"].startswith("does not hold")
 

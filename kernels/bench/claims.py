@@ -1,0 +1,203 @@
+"""The sources' claims, each with what a record says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from .. import workloads
+from .cases import DIRECT_RUNGS, SPARSE_RUNGS
+from .compare import rows
+from .tables import (
+    CUDNN_ANY,
+    CUDNN_FP32,
+    CUSPARSE,
+    NETWORKS,
+    Record,
+    Row,
+    batches,
+    best,
+    layers_of,
+    ratio,
+    speedups,
+    timed,
+    total_us,
+    values,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A source's claim and what a record says of it."""
+
+    claim: str
+    source: str
+    measured: str
+
+
+def verdicts(record: Record) -> list[Verdict]:
+    """The claims that a record's suite bears on."""
+    makers: dict[str, Callable[[Record], Iterator[Verdict]]] = {
+        "direct": _direct, "gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch,
+    }  # fmt: skip
+    return list(makers[record["suite"]](record))
+
+
+def _direct(record: Record) -> Iterator[Verdict]:
+    solved = rows(record)
+    report: list[float] = []
+    larger: list[float] = []
+    overtaken = []
+    for size in values(solved, "size"):
+        for stride in values(timed(solved, size=size), "stride"):
+            here = timed(solved, size=size, stride=stride)
+            rung, library = best(here, DIRECT_RUNGS), best(here, CUDNN_ANY)
+            if rung and library:
+                (report if size in workloads.REPORT_SIZES else larger).append(library["us"] / rung["us"])
+                if library["us"] < rung["us"]:
+                    overtaken.append(f"{size} (stride {stride})")
+    if report:
+        yield Verdict(
+            "hand-written kernels are faster than cuDNN on inputs of 31 to 511",
+            "lab report, 3.1",
+            f"{_holds(min(report) >= 1)}: best cuDNN plan / best direct rung {min(report):.2f} to {max(report):.2f}; "
+            f"cuDNN is faster at {', '.join(overtaken) or 'no size'}",
+        )
+    if larger:
+        yield Verdict(
+            "cuDNN is about 6 times as fast on large inputs",
+            "lab report, 3.1",
+            f"{_holds(max(larger) <= 1 / 3)} with one filter of 3 channels: there too the ratio is {min(larger):.2f} "
+            f"to {max(larger):.2f}",
+        )
+
+
+def _gains(ratios: Iterable[float]) -> str:
+    """Ratios of times as percentages gained."""
+    return ", ".join(f"{100 * (r - 1):+.0f} %" for r in ratios)
+
+
+def _holds(whether: bool) -> str:
+    return "holds" if whether else "does not hold"
+
+
+def _gemm(record: Record) -> Iterator[Verdict]:
+    for size in (2048, 4096):
+        here = timed(rows(record), size=size)
+        naive, shared, float4 = (best(here, (f"gemm_{name}",)) for name in ("naive", "shared", "float4"))
+        if naive and shared and float4:
+            yield Verdict(
+                "tiles in local memory make a matrix product 3 times as fast, vectors of four 1.25 times",
+                "mobile-GPU paper, 4.1",
+                f"at {size}³ gemm_shared is {ratio(naive, shared)} times as fast as gemm_naive (not coalesced); "
+                f"gemm_float4 {ratio(shared, float4)} times as fast as that",
+            )
+
+
+def _cudnn(record: Record) -> Iterator[Verdict]:
+    solved = rows(record)
+    for ways, precision in ((CUDNN_FP32, "strict FP32"), (CUDNN_ANY, "any precision")):
+        ratios = []
+        for layer in values(solved, "layer"):
+            here = timed(solved, layer=layer)
+            mine, image = best(here, ways), best(here, ("cublas image",))
+            if mine and image:
+                ratios.append(image["us"] / mine["us"])
+        if ratios:
+            yield Verdict(
+                "on convolutions cuBLAS takes 4 times as long as cuDNN, at half its compute efficiency",
+                "training paper, 5.1",
+                f"cuDNN in {precision}: cuBLAS by image takes {min(ratios):.1f} to {max(ratios):.1f} times as long",
+            )
+
+
+#: Totals over cuBLAS lowering and over cuSPARSE (sparse paper, 4.2; AlexNet at batch 64, the others at 128).
+_PAPER_TOTALS = {"alexnet": (1.10, 1.41), "googlenet": (1.34, 1.21), "resnet50": (2.43, 1.97)}
+
+
+def _sparse(record: Record) -> Iterator[Verdict]:
+    yield from _steps(rows(record))
+    yield from _totals(rows(record))
+    swept = record["crossover"]
+    for dense in dict.fromkeys(row["dense"] for row in swept):
+        found = [(row["layer"], row["sparsity"]) for row in swept if row["dense"] == dense]
+        said = ", ".join(f"{layer} {'never' if s is None else f'{s:.2f}'}" for layer, s in found)
+        yield Verdict(
+            "sparse convolution pays where more than 0.6 of the weights are zero",
+            "sparse paper, 4.1",
+            f"the best rung overtakes {'cuDNN FP32' if dense == 'cudnn' else 'batched cuBLAS lowering'} at: {said}",
+        )
+
+
+def _steps(rows: list[Row]) -> Iterator[Verdict]:
+    """Which step from the paper's base to its tiled kernel gives how much."""
+    alexnet = [here for layer, here in layers_of(rows, "alexnet") if "ungrouped" not in layer]
+    alone = [here for layer, here in layers_of(rows, "alexnet") if layer == "conv3" or "ungrouped" in layer]
+    for layers, grouping in ((alexnet, "with groups"), (alone, "ungrouped")):
+        steps = [speedups(layers, (slow,), (fast,)) for slow, fast in (("csr_global", "csr"), ("csr", "csr_tiled"))]
+        if all(steps):
+            register, tiles = (_gains(ratios) for ratios in steps)
+            yield Verdict(
+                "tiles in shared memory make the base kernel 46.7/41.1/41.5/42.6 % faster on conv2 to conv5",
+                "sparse paper, 4.1",
+                f"AlexNet {grouping}: a register for the sum gives {register}; the tiles by themselves {tiles}",
+            )
+
+
+def _totals(rows: list[Row]) -> Iterator[Verdict]:
+    for network, (dense, sparse) in _PAPER_TOTALS.items():
+        found = [here for layer, here in layers_of(rows, network) if "ungrouped" not in layer]
+        mine, tiled = total_us(found, SPARSE_RUNGS), total_us(found, ("csr_tiled",))
+        if not mine or not tiled:
+            continue
+        image, batched, cusparse = (
+            total_us(found, ways) for ways in (("cublas image",), ("cublas batched",), CUSPARSE)
+        )
+        yield Verdict(
+            f"{NETWORKS[network]}'s sparse layers: {dense:.2f} over cuBLAS lowering, {sparse:.2f} over cuSPARSE",
+            "sparse paper, 4.2",
+            f"its tiled kernel {image / tiled:.2f} over cuBLAS by image, {batched / tiled:.2f} batched, "
+            f"{cusparse / tiled:.2f} over cuSPARSE; the best rungs {image / mine:.2f}, {batched / mine:.2f}, "
+            f"{cusparse / mine:.2f}",
+        )
+        lost = sum(r < 1 for r in speedups(found, ("cublas batched",), ("csr_tiled",)))
+        if network == "resnet50":
+            most = [max(speedups(found, ways, ("csr_tiled",))) for ways in (("cublas image",), CUSPARSE)]
+            yield Verdict(
+                "a layer of ResNet gains up to 5.00 over cuBLAS and 3.22 over cuSPARSE, and none loses to cuBLAS",
+                "sparse paper, 4.2",
+                f"its tiled kernel up to {most[0]:.2f} over cuBLAS by image and {most[1]:.2f} over cuSPARSE; {lost} of "
+                f"{len(found)} layers lose to batched cuBLAS",
+            )
+
+
+def _batch(record: Record) -> Iterator[Verdict]:
+    solved = rows(record)
+    at_64 = next((layers for images, layers in batches(solved) if images == 64), [])
+    if ratios := speedups(at_64, ("cublas image",), ("csr_tiled",)):
+        batched, cusparse = (speedups(at_64, ways, ("csr_tiled",)) for ways in (("cublas batched",), CUSPARSE))
+        yield Verdict(
+            "at batch 64 conv2 loses slightly to cuBLAS lowering, conv3 to conv5 gain 41.1/26.2/40.1 %; over cuSPARSE "
+            "conv2 to conv5 gain 29.6/39.2/47.1/67.4 %",
+            "sparse paper, 4.2",
+            f"its tiled kernel, with groups: {_gains(ratios)} over cuBLAS by image, {_gains(batched)} batched, "
+            f"{_gains(cusparse)} over cuSPARSE",
+        )
+    for ways, library, claim in (
+        (("cublas image",), "cuBLAS by image", "over cuBLAS the speed-up is largest at batch 192"),
+        (("cublas batched",), "cuBLAS batched", "over cuBLAS the speed-up is largest at batch 192"),
+        (CUSPARSE, "cuSPARSE", "over cuSPARSE the speed-up is largest at batch 32 to 64"),
+    ):
+        gains = {
+            images: total_us(layers, ways) / mine
+            for images, layers in batches(solved)
+            if (mine := total_us(layers, SPARSE_RUNGS))
+        }
+        if gains:
+            most = max(gains, key=lambda images: gains[images])
+            yield Verdict(
+                claim,
+                "sparse paper, figure 9",
+                f"against {library} largest at batch {most} ({gains[most]:.2f}); "
+                f"{min(gains)}: {gains[min(gains)]:.2f}, {max(gains)}: {gains[max(gains)]:.2f}",
+            )
