@@ -76,6 +76,31 @@ class Access:
 
 
 @dataclass
+class SharedAccess:
+    """Shared-memory traffic of one load or store instruction.
+
+    requests          warp-wide executions with at least one active lane
+    threads           active lanes, summed over the requests
+    wavefronts        passes through the 32 banks, summed over the requests
+    wavefronts_ideal  passes that the same distinct words need where no two of them share a bank
+    """
+
+    line: int
+    array: str  # "A or B" where the instruction may touch either
+    op: str  # "load" or "store"
+    pc: int
+    requests: int = 0
+    threads: int = 0
+    wavefronts: int = 0
+    wavefronts_ideal: int = 0
+
+    @property
+    def conflicts(self) -> int:
+        """Passes that bank conflicts cost."""
+        return self.wavefronts - self.wavefronts_ideal
+
+
+@dataclass
 class Branch:
     """Executions of one conditional branch: `divergent` counts those whose lanes disagreed."""
 
@@ -107,6 +132,9 @@ class WarpAccess:
 class Counters:
     """The deterministic account of one launch on the engine.
 
+    accesses             global memory, by instruction and array
+    shared               shared memory, by instruction
+    barriers             barriers of a block, counted once for each warp that waits
     warp_instructions    instructions issued, one for each warp that executes it
     thread_instructions  the same, counted once for each active lane
     fmas                 fused multiply-adds, in lanes
@@ -121,6 +149,24 @@ class Counters:
     flops: int = 0
     blocks: int = 0
     threads: int = 0
+    shared: list[SharedAccess] = field(default_factory=list)
+    barriers: int = 0
+
+    def _sum_shared(self, name: str, op: str | None, array: str | None) -> int:
+        chosen = [a for a in self.shared if op in (None, a.op) and array in (None, a.array)]
+        return sum(getattr(a, name) for a in chosen)
+
+    def shared_requests(self, op: str | None = None, array: str | None = None) -> int:
+        """Warp-wide requests on shared memory, of one op ("load", "store") or array if named."""
+        return self._sum_shared("requests", op, array)
+
+    def wavefronts(self, op: str | None = None, array: str | None = None) -> int:
+        """Passes of shared-memory requests through the banks."""
+        return self._sum_shared("wavefronts", op, array)
+
+    def wavefronts_ideal(self, op: str | None = None, array: str | None = None) -> int:
+        """Passes that the same words would need without bank conflicts."""
+        return self._sum_shared("wavefronts_ideal", op, array)
 
     def _sum(self, name: str, op: str | None = None, array: str | None = None) -> int:
         return sum(
@@ -166,8 +212,9 @@ def total(launches: Iterable[Counters]) -> Counters:
     result = Counters()
     for c in launches:
         result.accesses += c.accesses
+        result.shared += c.shared
         result.branches += c.branches
-        for name in ("warp_instructions", "thread_instructions", "fmas", "flops", "blocks", "threads"):
+        for name in ("warp_instructions", "thread_instructions", "fmas", "flops", "barriers", "blocks", "threads"):
             setattr(result, name, getattr(result, name) + getattr(c, name))
     return result
 

@@ -2,15 +2,19 @@
 
 The way of a kernel through this folder: `ptx` parses the compiler's text, `calls` inlines device functions, `isa`
 says what is supported, `cfg` finds blocks and meeting points, `uniformity` which registers are one value for a warp.
-`lower` and `arithmetic` write LLVM IR with `ir`, `half` that of half precision; `jit` compiles it through
-`objectcache`; `llvm_executor` runs it with the loads, stores and checks of `library` and `fast_access`, with `atomics`
-and `warp_functions`, on the tables of `context`. `launch` numbers the arrays in the space of `addresses`, `pointers`
-says which of them need watching; `faults` and `counters` make the report, `printf` what threads print. The modules
-in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it.
+`lower` and `arithmetic` write LLVM IR with `ir`, `half` that of half precision, `control` what stands between the
+instructions, `frame` a warp's registers. `jit` compiles it through `objectcache`; `llvm_executor` runs it on the
+`tables` of `context`. `driver` takes the warps from barrier to barrier, `touch` knows every rule of an access and
+`tags` those of a race; `fast_access` and `shared_access` prove for whole warps that there is nothing to report;
+`atomics` and `warp_functions` are what their names say. `launch` numbers the arrays in the space of `addresses`,
+`pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what threads print.
+The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it.
 
-What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; calls through
-pointers; recursion. What differs from a GPU: approximate functions are correctly rounded; NaN keep their payload;
-warps run one after the other, and a fault never stops a launch.
+What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
+threads of a block; calls through pointers; recursion. What differs from a GPU: approximate functions are correctly
+rounded; NaN keep their payload; warps run one after the other, so a lane never waits for another one in a loop (a spin
+lock ends as an endless loop does); a fault never stops a launch. Races are judged by barriers, __syncwarp and atomic
+functions on the input at hand; what a kernel orders by fences and flags in global memory is reported as a race.
 
 program = sim.load(ptx)
 faults, counters = sim.run(program, "saxpy", grid, block, [sim.Buffer("x", data, True), ...])
@@ -56,9 +60,9 @@ def run(
     observer  watches the plain executor, which runs the launch then
     printed   takes up what the threads print
     returns   faults, ranked, and counters
-    raises    UnsupportedPTX
+    raises    UnsupportedPTX, LaunchError
     """
-    launch = prepare(program, entry_name, grid, block, params, checks, budget)
+    launch = prepare(program, entry_name, grid, block, params, shared, checks, budget)
     result = numpy_executor.run(launch, observer) if observer else EXECUTORS[executor](launch)
     if printed is not None:
         printed.append(launch.output.text())

@@ -6,6 +6,8 @@ array n, so that x[-1] is known to be meant for x. Window 0 belongs to the null 
 
 from __future__ import annotations
 
+from .ptx import Instruction
+
 WINDOW_BITS = 40
 HALF_WINDOW = 1 << (WINDOW_BITS - 1)
 
@@ -24,3 +26,10 @@ def split(address: int) -> tuple[int, int]:
     number = ((address + HALF_WINDOW) & (2**64 - 1)) >> WINDOW_BITS
     offset = address - (number << WINDOW_BITS)
     return (number, offset) if offset < HALF_WINDOW else (0, offset - 2**64)
+
+
+def window_change(cvta: Instruction) -> int:
+    """What a cvta adds: addresses of shared memory alone begin at 0, generic ones in its window."""
+    if not cvta.has("shared"):
+        return 0
+    return -window(SHARED_WINDOW) if cvta.has("to") else window(SHARED_WINDOW)

@@ -64,7 +64,9 @@ class _Inliner:
         for label, at in function.labels.items():
             labels_at.setdefault(at, []).append(label + suffix)
         for variable in function.variables.values():
-            if variable.space != "param":
+            if variable.space == "shared":  # one for all calls
+                out.variables[variable.name] = variable
+            elif variable.space != "param":
                 out.variables[variable.name + suffix] = replace(variable, name=variable.name + suffix)
         rename = _Renamer(suffix, function)
         end = f"$end{suffix}"
@@ -248,7 +250,7 @@ class _Renamer:
     def __init__(self, suffix: str, function: Function):
         self.suffix = suffix
         self.function = function
-        self.memory = {v.name for v in function.variables.values() if v.space in ("local", "shared")}
+        self.memory = {v.name for v in function.variables.values() if v.space == "local"}
         self.params = {v.name for v in function.variables.values() if v.space == "param"}
         if suffix:  # the parameters of a function that is called
             self.params |= {name for name, _ in (*function.params, *function.returns)}

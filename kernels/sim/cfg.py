@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from .barriers import is_barrier
 from .ptx import Address, Function, Instruction, Name, NotPredicate, Operand, PredicatePair, Register, Vector
 
 #: Opcodes whose first operand is a source, not a destination.
@@ -178,7 +179,7 @@ def build(function: Function) -> Graph:
     """Cut a function into basic blocks."""
     code = function.code
     leaders = {0, *function.labels.values()}
-    leaders.update(i + 1 for i, ins in enumerate(code) if is_branch(ins) or is_return(ins))
+    leaders.update(i + 1 for i, ins in enumerate(code) if is_branch(ins) or is_return(ins) or is_barrier(ins))
     starts = sorted(s for s in leaders if s < len(code))
     number = {start: i for i, start in enumerate(starts)}
     # A jump to a bare return ends the thread there and then: nobody waits for it, as on the hardware.
@@ -188,6 +189,11 @@ def build(function: Function) -> Graph:
         end = starts[i + 1] if i + 1 < len(starts) else len(code)
         graph.blocks.append(Block(i, start, end, _successors(function, end, number)))
     return graph
+
+
+def ends_in_barrier(graph: Graph, block: Block) -> bool:
+    """Whether the warp waits for its block at the end of a basic block."""
+    return is_barrier(graph.function.code[block.end - 1])
 
 
 def _successors(function: Function, end: int, number: dict[int, int]) -> tuple[int, ...]:

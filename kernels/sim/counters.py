@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..result import Access, Branch, Counters
+from ..result import Access, Branch, Counters, SharedAccess
+from .addresses import SHARED_WINDOW
+from .barriers import is_barrier
 from .cfg import is_branch
 from .launch import Launch
 from .program import Entry
@@ -15,7 +17,7 @@ SECTOR = 32
 
 @dataclass
 class AccessTally:
-    """Totals of one load or store instruction on one array."""
+    """Totals of one load or store instruction on one array; of shared memory `sectors` are wavefronts."""
 
     requests: int = 0
     threads: int = 0
@@ -59,20 +61,20 @@ def report(launch: Launch, tally: Tally) -> Counters:
         last = launch.entry.function.code[block.end - 1]
         if is_branch(last) and last.guard and runs:
             counters.branches.append(Branch(last.line, block.end - 1, runs, tally.divergent[block.index]))
+        counters.barriers += runs * is_barrier(last)
     for (pc, number), t in sorted(tally.accesses.items()):
         instruction = launch.entry.function.code[pc]
         op = operation(launch.entry, instruction)
-        counters.accesses.append(
-            Access(
-                instruction.line,
-                launch.arrays[number].name,
-                op,
-                pc,
-                t.requests,
-                t.threads,
-                t.sectors,
-                t.sectors_ideal,
-                t.bytes_needed,
-            )
-        )
+        place = (instruction.line, _array_name(launch, pc, number), op, pc)
+        if number == SHARED_WINDOW:
+            counters.shared.append(SharedAccess(*place, t.requests, t.threads, t.sectors, t.sectors_ideal))
+        else:
+            counts = (t.requests, t.threads, t.sectors, t.sectors_ideal, t.bytes_needed)
+            counters.accesses.append(Access(*place, *counts))
     return counters
+
+
+def _array_name(launch: Launch, pc: int, number: int) -> str:
+    if number != SHARED_WINDOW:
+        return launch.arrays[number].name
+    return " or ".join(dict.fromkeys(a.name for a in launch.shared_arrays(pc)))

@@ -10,24 +10,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .addresses import WINDOW_BITS
-from .context import ArrayField, Slot, get
-from .faults import SEVERAL
-from .ir import LANES, FunctionBuilder, Value, integer, iota, module_text, suffix, vector
-from .library import (
-    access_record,
+from .access import (
     add_to_tally,
     array_record,
-    clear_bytes,
     copy_bytes,
     exists,
     field_of,
+    fill_bytes,
+    ideal_sectors,
     is_null,
     number_of,
     split_access,
+    tally_of,
     unless_uncounted,
     widen,
 )
+from .addresses import WINDOW_BITS
+from .context import ArrayField, Slot, get
+from .ir import LANES, FunctionBuilder, Value, integer, iota, module_text, suffix, vector
+from .tags import Tags
 
 _TRUE = Value("i1", "true")
 
@@ -69,7 +70,7 @@ class _FastAccess:
 
     def load(self) -> FunctionBuilder:
         f = self.f
-        clear_bytes(f, self.data, integer(LANES * self.width, "i64"))
+        fill_bytes(f, self.data, integer(LANES * self.width, "i64"))
         self._begin()
         check, run, plain, shadowed, pattern = (f.label(x) for x in ("check", "run", "plain", "shadowed", "pattern"))
         f.branch(self.unshadowed, plain, shadowed)
@@ -104,8 +105,9 @@ class _FastAccess:
             offset = self._load_lane(lane)
             with f.when(exists(f, self.reader)):
                 where = f.at(self.reader, self._tag_offset(offset))
-                tag = f.load("i32", where)
-                f.store(f.select(self._is_own(tag, lane), self._me(lane), integer(SEVERAL)), where)
+                tag, tags = f.load("i32", where), Tags(f, self.context)
+                me = f.or_(tags.mine, lane)
+                f.store(f.select(self._is_clean(tags, tag, me), me, tags.with_reader(tag, me)), where)
         self._count_survey(survey)
         f.ret()
         return self._end()
@@ -123,7 +125,9 @@ class _FastAccess:
         self._require_row(exists(f, self.reader), lambda: self._all_own(self.reader))
         self._require_row(exists(f, self.writer), lambda: self._all_own(self.writer))
         with f.when(exists(f, self.writer)):
-            self._store_row(self._my_tags(), f.at(self.writer, f.mul(self._first_granule(), 4)))
+            self._store_row(
+                self._my_tags(Tags(f, self.context, is_row=True)), f.at(self.writer, f.mul(self._first_granule(), 4))
+            )
         with f.when(exists(f, self.written)):
             self._store_row(integer(1, vector("i8")), f.at(self.written, self._first_granule()))
         f.jump(run)
@@ -149,7 +153,8 @@ class _FastAccess:
         with f.each_lane(self.active) as lane:
             offset = self._store_lane(lane)
             with f.when(exists(f, self.writer)):
-                f.store(self._me(lane), self.writer, self._tag_offset(offset))
+                me = f.or_(Tags(f, self.context).mine, lane)
+                f.store(me, self.writer, self._tag_offset(offset))
             with f.when(exists(f, self.written)):
                 f.store(integer(1, "i8"), self.written, f.binary("lshr", offset, self._log_width()))
         self._count_survey(survey)
@@ -175,6 +180,7 @@ class _FastAccess:
         size = field_of(f, self.record, ArrayField.SIZE, "i64")
         room = f.intrinsic("smax", f.sub(size, width - 1), integer(0, "i64"))
         fine = self._holds(f.icmp("ult", self.offsets, f.splat(room)))
+        fine = f.and_(fine, f.icmp("eq", get(f, self.context, Slot.CAREFUL), 0))
         if width > 1:
             fine = f.and_(fine, self._holds(f.icmp("eq", f.and_(self.offsets, width - 1), 0)))
         self._require(fine)
@@ -182,6 +188,7 @@ class _FastAccess:
         self.written = field_of(f, self.record, ArrayField.WRITTEN)
         self.writer = field_of(f, self.record, ArrayField.WRITER)
         self.reader = field_of(f, self.record, ArrayField.READER)
+        self._require(is_null(f, field_of(f, self.record, ArrayField.UPDATER)))
         nulls = [is_null(f, p) for p in (self.written, self.writer, self.reader)]
         self.unshadowed = f.and_(f.and_(nulls[0], nulls[1]), nulls[2])
         self._find_run()
@@ -221,7 +228,7 @@ class _FastAccess:
 
     def _require_granules(self) -> None:
         f = self.f
-        granule = f.binary("shl", integer(1, "i64"), get(f, self.context, Slot.GRANULE_SHIFT))
+        granule = f.binary("shl", integer(1, "i64"), field_of(f, self.record, ArrayField.SHIFT, "i64"))
         self._require(f.icmp("eq", granule, self.width))
 
     def _log_width(self) -> int:
@@ -232,9 +239,8 @@ class _FastAccess:
     def _first_granule(self) -> Value:
         return self.f.binary("ashr", self.origin, self._log_width())
 
-    def _my_tags(self) -> Value:
-        f = self.f
-        return f.add(f.splat(get(f, self.context, Slot.GLOBAL_THREAD, "i32")), iota("i32"))
+    def _my_tags(self, tags: Tags) -> Value:
+        return self.f.add(tags.mine, iota("i32"))
 
     def _load_row(self, element: str, pointer: Value) -> Value:
         f = self.f
@@ -259,15 +265,21 @@ class _FastAccess:
     def _all_own(self, shadow: Value) -> Value:
         """No other thread has marked the run's granules."""
         f = self.f
-        tags = self._load_row("i32", f.at(shadow, f.mul(self._first_granule(), 4)))
-        return self._holds(f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, self._my_tags())))
+        row = self._load_row("i32", f.at(shadow, f.mul(self._first_granule(), 4)))
+        tags = Tags(f, self.context, is_row=True)
+        return self._holds(self._is_clean(tags, row, self._my_tags(tags)))
 
     def _mark_readers(self) -> None:
         f = self.f
         where = f.at(self.reader, f.mul(self._first_granule(), 4))
-        tags, me = self._load_row("i32", where), self._my_tags()
-        own = f.or_(f.icmp("eq", tags, 0), f.icmp("eq", tags, me))
-        self._store_row(f.select(own, me, integer(SEVERAL, vector("i32"))), where)
+        tags = Tags(f, self.context, is_row=True)
+        row, me = self._load_row("i32", where), self._my_tags(tags)
+        self._store_row(f.select(self._is_clean(tags, row, me), me, tags.with_reader(row, me)), where)
+
+    def _is_clean(self, tags: Tags, tag: Value, me: Value) -> Value:
+        """Nobody else, or somebody ordered before me by a barrier; what a __syncwarp orders is left to `careful`."""
+        f = self.f
+        return f.not_(f.or_(tags.is_foreign(tag, me), tags.is_elsewhere(tag)))
 
     def _copy_run(self, into_data: bool) -> None:
         """Copy between the lanes' row and memory, both addressed from lane 0."""
@@ -292,21 +304,14 @@ class _FastAccess:
             needed = f.mul(threads, self.width)
             last = f.binary("lshr", f.sub(f.add(self.offset, needed), 1), 5)
             sectors = f.add(f.sub(last, f.binary("lshr", self.offset, 5)), 1)
-            record = access_record(f, self.context, self.access, self.number)
-            add_to_tally(f, record, integer(1, "i64"), threads, sectors, needed)
+            tally = tally_of(f, self.context, self.access, self.number)
+            add_to_tally(f, tally, integer(1, "i64"), threads, sectors, ideal_sectors(f, needed), needed)
 
     # -- other patterns --------------------------------------------------------------------------
 
     def _offset_of(self, lane: Value) -> Value:
         f = self.f
         return f.load("i64", self.memory, f.mul(widen(f, lane), 8))
-
-    def _me(self, lane: Value) -> Value:
-        return self.f.add(get(self.f, self.context, Slot.GLOBAL_THREAD, "i32"), lane)
-
-    def _is_own(self, tag: Value, lane: Value) -> Value:
-        f = self.f
-        return f.or_(f.icmp("eq", tag, 0), f.icmp("eq", tag, self._me(lane)))
 
     def _tag_offset(self, offset: Value) -> Value:
         """Where the u32 tag of an element lies."""
@@ -349,7 +354,9 @@ class _FastAccess:
             for shadow in shadows:
                 with f.when(exists(f, shadow)):
                     tag = f.load("i32", shadow, self._tag_offset(offset))
-                    f.store(f.and_(f.load("i1", clean), self._is_own(tag, lane)), clean)
+                    tags = Tags(f, self.context)
+                    mine = self._is_clean(tags, tag, f.or_(tags.mine, lane))
+                    f.store(f.and_(f.load("i1", clean), mine), clean)
             if defined:
                 with f.when(exists(f, self.written)):
                     tag = f.load("i8", self.written, f.binary("lshr", offset, self._log_width()))
@@ -363,12 +370,14 @@ class _FastAccess:
             f.branch(survey.rising, easy, hard)
             f.place(easy)
             needed = f.mul(survey.distinct, self.width)
-            record = access_record(f, self.context, self.access, self.number)
+            tally = tally_of(f, self.context, self.access, self.number)
             threads = widen(f, f.popcount(self.active))
-            add_to_tally(f, record, integer(1, "i64"), threads, survey.sectors, needed)
+            ideal = ideal_sectors(f, needed)
+            add_to_tally(f, tally, integer(1, "i64"), threads, survey.sectors, ideal, needed)
             f.jump(after)
             f.place(hard)
             one, width = integer(1, "i64"), integer(self.width, "i64")
-            arguments = [self.context, self.memory, self.active, self.access, self.number, width, one]
+            place = [self.context, self.memory, self.active, self.access, self.number]
+            arguments = [*place, width, self.flags, one]
             f.call("void", "count", arguments)
             f.place(after)

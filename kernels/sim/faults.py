@@ -5,39 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..result import FAULT_KINDS, Fault
-from .addresses import LOCAL_WINDOW, split
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split
+from .barriers import is_warp_barrier
 from .launch import WARP, Launch
 from .printf import string_at
 from .ptx import Instruction
 
-#: What can go wrong at a memory access, in the order in which an access is checked, then where the lanes of a
-#: warp meet. The index is the code that the executors record.
-OUT_OF_BOUNDS, MISALIGNED, UNINITIALISED, WRITE_WRITE, READ_WRITE, LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT = range(8)
-STOPPED = 8  # the thread stopped itself
+#: What an executor records. At a memory access, in the order in which it is checked; UPDATED: a plain access races
+#: with an atomic update.
+OUT_OF_BOUNDS, MISALIGNED, UNINITIALISED, WRITE_WRITE, READ_WRITE, UPDATED = range(6)
+#: Where the lanes of a warp meet.
+LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT = range(6, 9)
+#: At a barrier of a block: threads of a warp are on another path, or have ended; warps are elsewhere.
+PARTED, LEFT, APART = range(9, 12)
+STOPPED = 12  # the thread stopped itself
 EVENT_KINDS = (
     "out-of-bounds",
     "misaligned",
     "uninitialised",
     "global-race",
     "global-race",
+    "global-race",
     "divergent-barrier",  # lanes that wait for a lane that never comes
     "divergent-barrier",
     "uninitialised",  # a value that nobody gave
+    "divergent-barrier",
+    "divergent-barrier",
+    "divergent-barrier",
     "trap",
 )
 
-#: `other` where the second party of a race is not one thread.
-NOBODY, SEVERAL = 0, 0xFFFFFFFF
+#: `other` where nothing is known of the second party.
+NOBODY = 0
 
-#: In the tag of the thread that stored last: it did so by atomic updates only.
-ATOMIC = 1 << 31
+_VERBS = {"ld": "reads", "st": "stores to"}
 
 
 @dataclass
 class Event:
     """The first of `count` equal misbehaviours. `thread` is linear in its block, `block` in the grid.
 
-    other   for a race: 1 + the linear number of the other thread in the grid, or SEVERAL
+    other      of a race or a barrier: 1 + the linear number of the other thread in the grid, NOBODY if not known
+    other_pc   where that thread did its part; None if not known
     """
 
     pc: int
@@ -49,6 +58,7 @@ class Event:
     block: int
     address: int
     other: int = NOBODY
+    other_pc: int | None = None
 
 
 def explain(launch: Launch, events: list[Event]) -> list[Fault]:
@@ -82,14 +92,30 @@ def budget_fault(launch: Launch, pc: int, thread: int, block: int, executions: l
     return Fault("budget", message, line, launch.thread_index(thread), launch.block_index(block))
 
 
+def clock_fault(launch: Launch) -> Fault:
+    """The fault of a launch with more barriers than the engine can tell apart."""
+    return Fault("budget", f"{launch.entry.name} was stopped: its blocks come to more barriers than a launch may")
+
+
 def _fault(launch: Launch, event: Event) -> Fault:
     instruction = launch.entry.function.code[event.pc]
-    number, offset = split(event.address)
-    known = 0 < number < len(launch.arrays) and event.code != STOPPED
-    array = launch.arrays[number].name if known else "local memory" if number == LOCAL_WINDOW else None
+    who = _thread(launch, event.thread, event.block)
+    kind = EVENT_KINDS[event.code]
+    array = None
+    if event.code == STOPPED:
+        message = _stop_message(launch, event, instruction)
+    elif event.code in (PARTED, LEFT, APART):
+        message = _barrier_message(launch, event)
+    elif event.code in (LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT):
+        message = _meeting_message(launch, event, instruction)
+    else:
+        place = _place(launch, event, instruction)
+        array, message = place.array, _message(launch, event, instruction, place)
+        if place.is_shared and kind == "global-race":
+            kind = "shared-race"
     return Fault(
-        EVENT_KINDS[event.code],
-        f"{_thread(launch, event.thread, event.block)} {_message(launch, event, instruction, number, offset)}",
+        kind,
+        f"{who} {message}",
         instruction.line,
         launch.thread_index(event.thread),
         launch.block_index(event.block),
@@ -98,55 +124,128 @@ def _fault(launch: Launch, event: Event) -> Fault:
     )
 
 
+@dataclass(frozen=True)
+class _Place:
+    """What an access is meant for: the array, and where in it; `size` is None where there is no such array."""
+
+    array: str | None
+    offset: int
+    size: int | None
+    is_shared: bool = False
+
+    def element(self, instruction: Instruction) -> str:
+        size, width = instruction.type.size, instruction.width
+        if self.offset % size:
+            return f"byte {self.offset} of {self.array}"
+        first = self.offset // size
+        last = first + width - 1
+        if self.is_shared:
+            return f"element {first} of {self.array}" if width == 1 else f"elements {first} to {last} of {self.array}"
+        return f"{self.array}[{first}]" if width == 1 else f"{self.array}[{first}] to {self.array}[{last}]"
+
+
+def _place(launch: Launch, event: Event, instruction: Instruction) -> _Place:
+    number, offset = split(event.address)
+    if number == LOCAL_WINDOW:
+        return _Place("local memory", offset, launch.entry.local_layout[1])
+    if number == SHARED_WINDOW:
+        return _shared_place(launch, event, offset)
+    if 0 < number < len(launch.arrays):
+        array = launch.arrays[number]
+        return _Place(array.name, offset, len(array.data))
+    return _Place(None, event.address, None)
+
+
+def _shared_place(launch: Launch, event: Event, offset: int) -> _Place:
+    if offset >= 1 << 31:  # a 32-bit address below 0
+        offset -= 1 << 32
+    meant = launch.shared_arrays(event.pc)
+    inside = [a for a in meant if a.begin <= offset < a.end]
+    if not inside and len(meant) != 1:
+        return _Place("shared memory", offset, launch.shared_bytes, True)
+    array = (inside or meant)[0]
+    return _Place(array.name, offset - array.begin, array.end - array.begin, True)
+
+
 def _thread(launch: Launch, thread: int, block: int) -> str:
     return f"thread {launch.thread_index(thread)} of block {launch.block_index(block)}"
 
 
-def _message(launch: Launch, event: Event, instruction: Instruction, number: int, offset: int) -> str:
-    if event.code == STOPPED:
-        return _stop_message(launch, event, instruction)
-    if event.code in (LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT):
-        return _meeting_message(launch, event, instruction)
-    verb = {"ld": "reads", "st": "stores to"}.get(instruction.opcode, "atomically updates")
-    size = instruction.type.size
-    total = size * instruction.width
-    if number == LOCAL_WINDOW:
-        return _local_message(launch, event, verb, offset, total)
-    if not 0 < number < len(launch.arrays):
-        where = "is close to the null pointer" if number == 0 else "belongs to no array"
+def _message(launch: Launch, event: Event, instruction: Instruction, place: _Place) -> str:
+    verb = _VERBS.get(instruction.opcode, "atomically updates")
+    total = instruction.type.size * instruction.width
+    if place.array == "local memory":
+        return _local_message(launch, event, verb, place.offset, total)
+    if place.size is None:
+        where = "is close to the null pointer" if split(event.address)[0] == 0 else "belongs to no array"
         return f"{verb} address {event.address:#x}, which {where}"
-    array = launch.arrays[number]
-    element = _element(array.name, offset, size, instruction.width)
-    count = len(array.data) // size
+    element = place.element(instruction)
+    count = place.size // instruction.type.size
     if event.code == OUT_OF_BOUNDS:
-        if offset < 0:
-            return f"{verb} {element}, but {array.name} begins at {array.name}[0]"
-        return f"{verb} {element}, but {array.name} has {count} element{'s' * (count != 1)}"
+        if place.offset < 0:
+            first = f"element 0 of {place.array}" if place.is_shared else f"{place.array}[0]"
+            return f"{verb} {element}, but {place.array} begins at {first}"
+        return f"{verb} {element}, but {place.array} has {count} element{'s' * (count != 1)}"
     if event.code == MISALIGNED:
         return (
-            f"{verb.removesuffix(' to')} {total} bytes at byte {offset} of {array.name}, but an access of "
+            f"{verb.removesuffix(' to')} {total} bytes at byte {place.offset} of {place.array}, but an access of "
             f"{total} bytes must begin at a multiple of {total}"
         )
     if event.code == UNINITIALISED:
         return f"reads {element}, which has not been written yet"
+    return _race_message(launch, event, instruction, element)
+
+
+def _race_message(launch: Launch, event: Event, instruction: Instruction, element: str) -> str:
     other = _other(launch, event.other)
-    if _is_update(event, instruction):
-        return f"{verb} {element}, which {other} updates atomically in the same launch; which comes first is undefined"
-    if instruction.opcode in ("atom", "red"):
+    at = "" if event.other_pc is None else f" at line {launch.entry.function.code[event.other_pc].line}"
+    verb = _VERBS.get(instruction.opcode, "atomically updates")
+    if event.code == UPDATED:
+        what = f"{verb} {element}, which {other} updates atomically{at}; which comes first is undefined"
+    elif instruction.opcode in ("atom", "red"):
         does = "stores to it" if event.code == WRITE_WRITE else "reads it"
-        return f"{verb} {element}, but {other} {does} without an atomic function; which comes first is undefined"
-    if event.code == WRITE_WRITE:
-        return f"stores to {element}, and {other} stores a different value there; which one stays is undefined"
-    if instruction.opcode == "st":
-        return f"stores to {element}, which {other} reads in the same launch; which comes first is undefined"
-    return f"reads {element}, which {other} stores to in the same launch; which comes first is undefined"
+        what = f"{verb} {element}, but {other} {does}{at} without an atomic function; which comes first is undefined"
+    elif event.code == WRITE_WRITE:
+        what = f"stores to {element}, and {other} stores a different value there{at}; which one stays is undefined"
+    elif instruction.opcode == "st":
+        what = f"stores to {element}, which {other} reads{at}; which comes first is undefined"
+    else:
+        what = f"reads {element}, which {other} stores to{at}; which comes first is undefined"
+    cure = _cure(launch, event, instruction.line)
+    return f"{what}: {cure}" if cure else what
 
 
-def _element(name: str, offset: int, size: int, width: int) -> str:
-    if offset % size:
-        return f"byte {offset} of {name}"
-    first = offset // size
-    return f"{name}[{first}]" if width == 1 else f"{name}[{first}] to {name}[{first + width - 1}]"
+def _cure(launch: Launch, event: Event, line: int) -> str:
+    """What would order the two threads of a race."""
+    if event.other == NOBODY or event.other_pc is None:
+        return ""
+    if (event.other - 1) // launch.threads_per_block != event.block:
+        return "blocks run in any order, and no barrier orders them"
+    other_line = launch.entry.function.code[event.other_pc].line
+    barrier = "__syncthreads()" if launch.warps_per_block > 1 else "__syncwarp()"
+    is_update = event.code == UPDATED or launch.entry.function.code[event.pc].opcode in ("atom", "red")
+    if event.code == WRITE_WRITE and other_line == line and not is_update:
+        return "each thread needs an element of its own"
+    if other_line == line and is_update:
+        return f"a {barrier} is missing between the two"
+    if other_line == line:
+        return f"a {barrier} is missing between what this line reads and what it stores"
+    turn = " in the loop's next turn" if other_line > line else ""
+    return f"a {barrier} is missing between line {other_line} and line {line}{turn}"
+
+
+def _barrier_message(launch: Launch, event: Event) -> str:
+    other = _other(launch, event.other)
+    if event.code == PARTED:
+        what = f"waits at this barrier, but {other} of its warp is on another path"
+        return f"{what}: move the barrier out of the branch, so that all threads come to it"
+    ended = event.code == LEFT or event.other_pc is None
+    if ended:
+        what = f"waits at this barrier, but {other} has already returned"
+        return f"{what}: all threads must come to it, so put the work under a condition in place of the return"
+    assert event.other_pc is not None
+    line = launch.entry.function.code[event.other_pc].line
+    return f"waits at this barrier, but {other} waits at the one in line {line}: all must wait at the same barrier"
 
 
 def _local_message(launch: Launch, event: Event, verb: str, offset: int, total: int) -> str:
@@ -157,13 +256,6 @@ def _local_message(launch: Launch, event: Event, verb: str, offset: int, total: 
     if event.code == MISALIGNED:
         return f"{place}, but an access of {total} bytes must begin at a multiple of {total}"
     return f"{place}, which have not been written yet"
-
-
-def _is_update(event: Event, instruction: Instruction) -> bool:
-    """Whether the other party of a race made an atomic update. Several threads store only so, but may read."""
-    if event.other == SEVERAL:
-        return event.code == WRITE_WRITE or instruction.opcode == "ld"
-    return bool(event.other & ATOMIC)
 
 
 def _meeting_message(launch: Launch, event: Event, instruction: Instruction) -> str:
@@ -197,13 +289,15 @@ def _cuda_function(instruction: Instruction) -> str:
     names = {"up": "up_", "down": "down_", "bfly": "xor_", "idx": ""}
     if instruction.opcode == "shfl":
         return f"__shfl_{next(names[m] for m in instruction.modifiers if m in names)}sync"
+    if is_warp_barrier(instruction):
+        return "__syncwarp"
     form = next((m for m in instruction.modifiers if m not in ("sync", "pred", "b32")), "")
     stem = {"vote": "__", "match": "__match_", "redux": "__reduce_"}.get(instruction.opcode, "elect_")
     return f"{stem}{form}{'_' if form else ''}sync"
 
 
 def _other(launch: Launch, other: int) -> str:
-    if other in (NOBODY, SEVERAL):
+    if other == NOBODY:
         return "another thread"
-    block, thread = divmod((other & ~ATOMIC) - 1, launch.threads_per_block)
+    block, thread = divmod(other - 1, launch.threads_per_block)
     return _thread(launch, thread, block)

@@ -1,6 +1,6 @@
 """The registers of a warp in compiled code: where they live, how they are read and written.
 
-A register lives in a stack slot, its *home*, between basic blocks and as an SSA value inside one: a block loads
+A register lives in the warp's memory, its *home*, between basic blocks and as an SSA value inside one: a block loads
 a home at the first read and stores it at its end if a later block may read it. A uniform register is a scalar,
 a varying one a vector of 32 lanes, a predicate always the i32 mask of its lanes.
 """
@@ -30,17 +30,32 @@ LANE_MASKS: dict[str, Callable[[int], int]] = {
 }
 
 
+class WarpMemory:
+    """What a warp keeps while it waits at a barrier: the layout of its frame, which lies outside of the stack."""
+
+    def __init__(self, frame: Value):
+        self.frame = frame
+        self.size = 0
+
+    def reserve(self, size: int, align: int) -> int:
+        """A place in the frame, as bytes from its begin."""
+        place = -(-self.size // align) * align
+        self.size = place + size
+        return place
+
+
 class Frame:
     """Registers and operands of the function under construction, in the block that is being written."""
 
-    def __init__(self, f: FunctionBuilder, program: Program, entry: Entry, uniformity: Uniformity):
+    def __init__(self, f: FunctionBuilder, memory: WarpMemory, program: Program, entry: Entry, uniformity: Uniformity):
         self.f = f
+        self.memory = memory
         self.context = f.arguments["context"]
         self.program = program
         self.entry = entry
         self.function = entry.function
         self.uniformity = uniformity
-        self.homes: dict[str, Value] = {}
+        self.homes: dict[str, int] = {}
 
     def start_block(self, index: int, mask: Value) -> None:
         """Begin a block whose running lanes are `mask`: nothing is held in values yet."""
@@ -55,12 +70,14 @@ class Frame:
         """Set registers to 0 that the code may read before it writes them."""
         for name in sorted(names):
             if self._is_declared(name):
-                self.f.emit(f"store {self._home_type(name)} zeroinitializer, ptr {self._home(name).text}, align 64")
+                zero = Value(self._home_type(name), "zeroinitializer")
+                self.f.store(zero, self.memory.frame, self._home(name), align=self._align(zero.type))
 
     def write_back(self, live: frozenset[str]) -> None:
         """At the end of a block: store what was written and a later block may read."""
         for name in sorted(self.dirty & live):
-            self.f.store(self.values[name], self._home(name), align=64)
+            value = self.values[name]
+            self.f.store(value, self.memory.frame, self._home(name), align=self._align(value.type))
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -91,7 +108,8 @@ class Frame:
         value = self.values.get(name)
         if value is None:
             kind = self._home_type(name)
-            value = self.values[name] = self.f.load(kind, self._home(name), align=64)
+            value = self.f.load(kind, self.memory.frame, self._home(name), align=self._align(kind))
+            self.values[name] = value
         return value
 
     def _assign(self, name: str, value: Value, guard: Value | None) -> None:
@@ -150,6 +168,8 @@ class Frame:
     def _address_of(self, name: str) -> int | None:
         if name in self.program.symbol_numbers:
             return window(self.program.symbol_numbers[name])
+        if name in self.entry.shared_layout.places:
+            return self.entry.shared_layout.places[name].begin
         offset = self.entry.local_layout[0].get(name)
         return None if offset is None else window(LOCAL_WINDOW) + offset
 
@@ -215,11 +235,17 @@ class Frame:
         scalar = llvm_type(kind)
         return vector(scalar) if self.is_varying(name) and kind is not PREDICATE else scalar
 
-    def _home(self, name: str) -> Value:
+    def _home(self, name: str) -> int:
+        """Where a register lives in the warp's memory."""
         home = self.homes.get(name)
         if home is None:
-            home = self.homes[name] = self.f.alloca(self._home_type(name), align=64)
+            kind = self._home_type(name)
+            size = bits_of(kind) // 8 * (LANES if is_vector(kind) else 1)
+            home = self.homes[name] = self.memory.reserve(size, self._align(kind))
         return home
+
+    def _align(self, type_name: str) -> int:
+        return 64 if is_vector(type_name) else 8
 
 
 def _family(name: str) -> str:

@@ -267,6 +267,33 @@ class FunctionBuilder:
             self.jump(head)
         self.place(after)
 
+    @contextmanager
+    def repeat(self, count: Value) -> Iterator[Value]:
+        """Code that runs `count` times; gives the turn, 0 first, as i64."""
+        slot = self.alloca("i64")
+        self.store(integer(0, "i64"), slot)
+        head, body, after = self.label("turns"), self.label("turn"), self.label("after")
+        self.place(head)
+        turn = self.load("i64", slot)
+        self.branch(self.icmp("ult", turn, count), body, after)
+        self.place(body)
+        yield turn
+        self.increment(slot, 0, 1)
+        self.jump(head)
+        self.place(after)
+
+    @contextmanager
+    def until_empty(self, slot: Value) -> Iterator[Value]:
+        """Code that runs until the mask in an i32 slot is 0; gives the mask."""
+        head, body, after = self.label("head"), self.label("body"), self.label("after")
+        self.place(head)
+        mask = self.load("i32", slot)
+        self.branch(self.icmp("eq", mask, 0), after, body)
+        self.place(body)
+        yield mask
+        self.jump(head)
+        self.place(after)
+
     def lowest_bit(self, mask: Value) -> Value:
         """Index of the lowest bit set in a mask that is not 0."""
         return self.intrinsic("cttz", mask, extra=[Value("i1", "true")])

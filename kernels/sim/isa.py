@@ -6,6 +6,7 @@ UnsupportedPTX before anything runs.
 
 from __future__ import annotations
 
+from .barriers import BARRIERS, is_barrier, is_for_all, number_of
 from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, Vector, unsupported
 from .types import TYPES, ScalarType
 
@@ -19,17 +20,17 @@ _COMPARE = "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan"
 _CACHE = "ca cg cs lu cv wb wt nc volatile relaxed weak gpu cta sys L1 L2 evict_normal"
 _CACHE += " evict_first evict_last no_allocate evict_unchanged 64B 128B 256B"
 _ROUND = "rn rz rm rp ftz sat"
-_ATOMIC = "global relaxed acquire release acq_rel cta cluster gpu sys add min max inc dec and or xor"
+_ATOMIC = "global shared relaxed acquire release acq_rel cta cluster gpu sys add min max inc dec and or xor"
 _ATOMIC += " u32 u64 s32 s64 b16 b32 b64 f32 f64 noftz f16 bf16 f16x2 bf16x2"
 
 #: opcode -> every part that may follow it.
 SUPPORTED: dict[str, frozenset[str]] = {
     opcode: frozenset(parts.split())
     for opcode, parts in {
-        "ld": f"{_MEMORY} {_CACHE} global param const local",
-        "st": f"{_MEMORY} {_CACHE} global local",
+        "ld": f"{_MEMORY} {_CACHE} global param const local shared",
+        "st": f"{_MEMORY} {_CACHE} global local shared",
         "mov": f"{_ALL} pred",
-        "cvta": "to global const local u64",
+        "cvta": "to global const local shared u64",
         "add": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} cc",
         "sub": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} cc",
         "mul": f"{_INTS} {_FLOATS} {_HALVES} {_ROUND} lo hi wide",
@@ -91,6 +92,8 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "bra": "uni",
         "ret": "uni",
         "exit": "",
+        "bar": "warp cta sync red popc and or u32 pred",
+        "barrier": "warp cta sync red popc and or u32 pred aligned",
         "membar": "gl cta sys",
         "fence": "acq_rel sc gpu cta sys",
         "prefetch": "global L1 L2",
@@ -106,9 +109,8 @@ SUPPORTED: dict[str, frozenset[str]] = {
 
 #: What in CUDA C++ leads to PTX that is missing, by a part of its opcode: said to the student in place of the PTX.
 MISSING = {
-    "shared": "__shared__ memory",
-    "bar": "__syncthreads()",
-    "barrier": "__syncthreads()",
+    "bar": "barriers for some threads of a block",
+    "barrier": "barriers for some threads of a block",
     "cp": "asynchronous copies",
     "mma": "tensor cores",
     "wmma": "tensor cores",
@@ -158,6 +160,8 @@ def _check(function: Function, instruction: Instruction) -> None:
         _check_access(instruction)
     if instruction.opcode in ("atom", "red"):
         _check_atomic(instruction)
+    if is_barrier(instruction) and not (is_for_all(instruction) and number_of(instruction) in range(BARRIERS)):
+        raise unsupported(instruction, _why(instruction))
     if instruction.opcode != "mov" and any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):
         raise unsupported(instruction)
     for operand in instruction.operands:

@@ -12,7 +12,7 @@ from functools import cache
 import llvmlite
 import llvmlite.binding as llvm
 
-from . import atomics, fast_access, library, objectcache, warp_functions
+from . import atomics, fast_access, library, objectcache, shared_access, warp_functions
 from .types import ScalarType
 
 #: Functions of the C library that compiled code calls.
@@ -92,7 +92,7 @@ def drive_address() -> int:
     with _lock:
         ir = library.base_module()
         address = address_of(ir, "drive", thorough=True)
-        for name in ("count", "count_by_array", "careful", "record", "load_uniform"):
+        for name in library.NAMES:
             llvm.add_symbol(name, _engines[-1].get_function_address(name))
         return address
 
@@ -104,6 +104,17 @@ def require_access(width: int) -> None:
         drive_address()
         address_of(fast_access.access_module(width), f"load{width}", thorough=True)
         for name in (f"load{width}", f"store{width}"):
+            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+
+
+@cache
+def require_shared_access(width: int, granule: int) -> None:
+    """Make the accesses to shared memory of a width known to later modules."""
+    with _lock:
+        drive_address()
+        names = [shared_access.name_of(op, width, granule) for op in ("load", "store")]
+        address_of(shared_access.access_module(width, granule), names[0], thorough=True)
+        for name in names:
             llvm.add_symbol(name, _engines[-1].get_function_address(name))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..result import WarpAccess
-from .addresses import LOCAL_WINDOW, split
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split
 from .counters import operation
 from .launch import WARP
 from .observer import Warp, first_byte
@@ -39,7 +39,7 @@ class Lanes:
         if before > _KEPT or not active.any():
             return
         address = instruction.operands[1 if instruction.opcode in ("ld", "atom") else 0]
-        places = [split(a) for a in warp.addresses(address)]  # type: ignore[arg-type]
+        places = [split(a) for a in warp.addresses(instruction, address)]  # type: ignore[arg-type]
         number = places[int(np.argmax(active))][0]
         if number == LOCAL_WINDOW:
             return
@@ -49,13 +49,15 @@ class Lanes:
                 line=instruction.line,
                 pc=pc,
                 op=operation(warp.launch.entry, instruction),
-                array=self._name(warp, number),
+                array=self._name(warp, pc, number),
                 size=instruction.type.size * instruction.width,
                 offsets=tuple(offsets),
             )
         )
 
-    def _name(self, warp: Warp, number: int) -> str:
+    def _name(self, warp: Warp, pc: int, number: int) -> str:
+        if number == SHARED_WINDOW:
+            return " or ".join(a.name for a in warp.launch.shared_arrays(pc))
         if not 0 < number < len(warp.launch.arrays):
             return ""
         array = warp.launch.arrays[number]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ..result import Triple
+from ..errors import LaunchError, UnsupportedPTX
+from ..result import Fault, Triple
+from . import pointers
 from .addresses import LOCAL_WINDOW, split, window
 from .printf import Output
 from .program import Entry, Program
@@ -20,6 +25,14 @@ WARP = 32
 WARP_BUDGET = 1 << 24
 #: All warps together: some seconds.
 LAUNCH_BUDGET = 1 << 32
+
+#: Shared memory that a block may ask for, in KiB, by compute capability (CUDA C++ Programming Guide, table
+#: "Technical Specifications per Compute Capability"), and that of an architecture that is not named here.
+SHARED_KIB = {"75": 64, "80": 163, "86": 99, "87": 163, "89": 99, "90": 227, "100": 227, "103": 227, "120": 99}
+OTHER_SHARED_KIB = 48
+
+#: Local memory of a block's threads together, where warps wait for each other and so all have theirs at once.
+BLOCK_LOCAL_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,14 @@ class Buffer:
     initialised: bool = True
 
 
+class SharedArray(NamedTuple):
+    """A __shared__ array as a student knows it, and the bytes of shared memory that it has."""
+
+    name: str
+    begin: int
+    end: int
+
+
 @dataclass
 class Launch:
     """Everything that an executor needs to run an entry once."""
@@ -46,6 +67,7 @@ class Launch:
     arrays: list[Buffer]  # arrays[0] is the null pointer's, empty
     parameter_names: dict[int, str]  # array number -> the parameter that points to it
     params: bytes
+    shared_bytes: int
     checks: bool
     warp_budget: int
     launch_budget: int
@@ -63,6 +85,25 @@ class Launch:
     def blocks(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    def shared_arrays(self, pc: int) -> list[SharedArray]:
+        """The __shared__ arrays that an access may be meant for."""
+        places = self.entry.shared_layout.places
+        names = self._meant.get(pc, list(places))
+        ends = {n: self.shared_bytes if places[n].end is None else places[n].end for n in names}
+        return [SharedArray(plain_name(n), places[n].begin, ends[n] or 0) for n in names]
+
+    def is_among(self, number: int, names: pointers.Origins) -> bool:
+        """Whether one of the names stands for an array."""
+        if pointers.ANYWHERE in names:
+            return True
+        if number < 1 + len(self.program.symbols):
+            return self.arrays[number].name in names
+        return self.parameter_names[number] in names
+
+    @cached_property
+    def _meant(self) -> dict[int, list[str]]:
+        return pointers.shared_arrays(self.entry)
+
     def thread_index(self, linear: int) -> Triple:
         x, y, _ = self.block
         return (linear % x, linear // x % y, linear // (x * y))
@@ -78,9 +119,11 @@ class Launch:
         return self.arrays[number].data[offset : offset + size].tobytes() if known else b""
 
     def address_of(self, name: str) -> int | None:
-        """Address of a variable: module-scope, or in local memory."""
+        """Address of a variable: module-scope, in shared memory (there from 0), or in local memory."""
         if name in self.program.symbol_numbers:
             return window(self.program.symbol_numbers[name])
+        if name in self.entry.shared_layout.places:
+            return self.entry.shared_layout.places[name].begin
         offset = self.entry.local_layout[0].get(name)
         return None if offset is None else window(LOCAL_WINDOW) + offset
 
@@ -91,10 +134,11 @@ def prepare(
     grid: Triple,
     block: Triple,
     params: Sequence[Buffer | bytes],
+    shared: int,
     checks: bool,
     budget: int | None,
 ) -> Launch:
-    """Number the arrays and lay out the parameter block."""
+    """Number the arrays and lay out the parameter block. Raises LaunchError if the memory of a block is too large."""
     entry = program.entries[entry_name]
     arrays = [Buffer("nothing", np.zeros(0, np.uint8))]
     arrays += [Buffer(s.name, s.data) for s in program.symbols.values()]
@@ -115,4 +159,32 @@ def prepare(
         at = entry.param_offsets[name]
         data[at : at + slot.size] = raw
     shares = (WARP_BUDGET, LAUNCH_BUDGET) if budget is None else (budget, budget)
-    return Launch(program, entry, grid, block, arrays, parameter_names, bytes(data), checks, *shares)
+    shared_bytes = _shared_bytes(program, entry, shared)
+    launch = Launch(program, entry, grid, block, arrays, parameter_names, bytes(data), shared_bytes, checks, *shares)
+    local = launch.warps_per_block * WARP * entry.local_layout[1]
+    if entry.has_barriers and local > BLOCK_LOCAL_BYTES:
+        what = f"the local arrays of a block's threads take {local} bytes; the engine allows {BLOCK_LOCAL_BYTES}"
+        raise UnsupportedPTX(Fault("unsupported", what))
+    return launch
+
+
+def plain_name(mangled: str) -> str:
+    """A __shared__ variable's own name: `As` of `_ZZ4gemmPKfE2As`, which stands in a function, and of `As`."""
+    for found in reversed(list(re.finditer(r"E(\d+)", mangled))):
+        rest = mangled[found.end() :]
+        name = rest[: int(found[1])]
+        if re.fullmatch(r"(_\d+|__\d+_)?(~\d+)*", rest[len(name) :]) and len(name) == int(found[1]):
+            return name
+    return mangled
+
+
+def _shared_bytes(program: Program, entry: Entry, dynamic: int) -> int:
+    """Shared memory of a block."""
+    own = entry.shared_layout.static_bytes
+    kib = SHARED_KIB.get(program.target.removeprefix("sm_").rstrip("af"), OTHER_SHARED_KIB)
+    if own + dynamic > kib * 1024:
+        raise LaunchError(
+            f"{entry.name}: a block wants {own + dynamic} bytes of shared memory ({own} declared, {dynamic} given at "
+            f"the launch), but {program.target} allows {kib * 1024}"
+        )
+    return own + dynamic

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from . import atomics, half, library, warp_functions
-from .addresses import LOCAL_WINDOW, SHARED_WINDOW
+from . import access, atomics, half, pointers, shared_access, warp_functions
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW, window, window_change
 from .arithmetic import Arithmetic, carry_chain, compare, llvm_type
+from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
 from .cfg import CARRY, TAKE_CARRY, Block, destinations, is_branch, is_return
-from .context import Slot, get
+from .context import NO_SITE, Slot, get
 from .control import Control
 from .faults import STOPPED
-from .frame import PREDICATE, Frame, literal
+from .frame import PREDICATE, Frame, WarpMemory, literal
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, is_vector, module_text, vector
 from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, result_type, source_types
 from .program import Entry, Program
@@ -20,9 +22,17 @@ from .types import TYPES, ScalarType, bits_type
 from .uniformity import analyse, differs_by_lane
 
 
-def lower(program: Program, entry: Entry) -> str:
-    """The LLVM IR of an entry: a function `warp(context)`. Raises UnsupportedPTX."""
-    return _Lowering(program, entry).module()
+@dataclass(frozen=True)
+class Lowered:
+    """The LLVM IR of an entry: a function `warp(context, frame, from_block)`; frame_bytes: what a warp keeps."""
+
+    ir: str
+    frame_bytes: int
+
+
+def lower(program: Program, entry: Entry) -> Lowered:
+    """Translate an entry. Raises UnsupportedPTX."""
+    return _Lowering(program, entry).lowered()
 
 
 def _clock(ins: Instruction) -> bool:
@@ -36,21 +46,27 @@ class _Lowering:
         self.function = entry.function
         self.graph = entry.graph
         self.arithmetic = Arithmetic()
-        self.accesses = {pc: i for i, pc in enumerate(entry.accesses)}
-        self.f = FunctionBuilder("warp", "void", [("ptr", "context")])
+        self.sites = {pc: i for i, pc in enumerate(entry.sites)}
+        self.shared_granule = pointers.granule(entry, "shared")
+        self.f = FunctionBuilder("warp", "i64", [("ptr", "context"), ("ptr", "frame"), ("i64", "from_block")])
         self.context = self.f.arguments["context"]
         uniformity = analyse(self.graph)
-        self.control = Control(self.f, entry, uniformity)
-        self.frame = Frame(self.f, program, entry, uniformity)
+        memory = WarpMemory(self.f.arguments["frame"])
+        self.control = Control(self.f, memory, entry, uniformity)
+        self.frame = Frame(self.f, memory, program, entry, uniformity)
 
-    def module(self) -> str:
+    def lowered(self) -> Lowered:
+        text = self._module()
+        return Lowered(text, self.frame.memory.reserve(0, 64))
+
+    def _module(self) -> str:
         f = self.f
-        self.control.begin()
+        with self.control.begin():
+            if self.graph.blocks:
+                self.frame.clear(self.graph.live_in[0])
         self.data = get(f, self.context, Slot.DATA, "ptr")
         self.params = get(f, self.context, Slot.PARAMS, "ptr")
-        if self.graph.blocks:
-            self.frame.clear(self.graph.live_in[0])
-        f.jump("b0" if self.graph.blocks else "finish")
+        self.control.start()
         for block in self.graph.blocks:
             self._block(block)
         self.control.end()
@@ -60,10 +76,17 @@ class _Lowering:
         self.mask = self.control.enter(block)
         self.frame.start_block(block.index, self.mask)
         for pc, ins in enumerate(self.graph.code(block), block.start):
-            if not (is_branch(ins) or is_return(ins)):
+            if not (is_branch(ins) or is_return(ins) or is_barrier(ins)):
                 self._try(pc, ins)
         last = self.function.code[block.end - 1]
         wanted = self._predicate(last) if len(block.successors) == 2 else None
+        if is_barrier(last):
+            vote = vote_of(last)
+            votes = self.mask if vote is None else self.frame.read(vote, PREDICATE, False)
+            arriving = self._active(self._guard(last))
+            self.frame.write_back(self.graph.live_out(block))
+            self.control.wait(block, self.sites[self.entry.barrier_at(block.end - 1)], arriving, votes)
+            return
         self.frame.write_back(self.graph.live_out(block))
         self.control.leave(block, wanted)
 
@@ -97,6 +120,10 @@ class _Lowering:
             self.frame.write(ins.operands[0], self._active(guard), TYPES["b32"], guard)
         elif opcode in WARP_FUNCTIONS:
             self._warp_function(pc, ins, guard)
+        elif is_warp_barrier(ins):
+            self._sync_warp(pc, ins, guard)
+        elif opcode == RESULT:
+            self._barrier_result(ins, guard)
         elif opcode == "mov" and _clock(ins):
             self._read_clock(pc, ins, guard)
         elif opcode in STOPS:
@@ -110,7 +137,8 @@ class _Lowering:
         elif opcode == "mov":
             self._move(ins, guard)
         elif opcode == "cvta":
-            self._plain(ins, guard, lambda s: s[0], [TYPES["u64"]], TYPES["u64"])
+            by = window_change(ins)
+            self._plain(ins, guard, lambda s: self.f.add(s[0], by) if by else s[0], [TYPES["u64"]], TYPES["u64"])
         elif opcode in ("setp", "set") and not (opcode == "set" and ins.type.is_half):
             self._set(ins, guard)
         elif opcode in ("selp", "slct"):
@@ -250,7 +278,7 @@ class _Lowering:
         f = self.f
         to, place = ins.operands
         lanes = not self.frame.all_uniform((place,))
-        number = library.number_of(f, self.frame.read(place, TYPES["u64"], lanes))
+        number = access.number_of(f, self.frame.read(place, TYPES["u64"], lanes))
         shared, local = (f.icmp("eq", number, w) for w in (SHARED_WINDOW, LOCAL_WINDOW))
         found = shared if ins.has("shared") else local if ins.has("local") else f.not_(f.or_(shared, local))
         self.frame.write(to, found, PREDICATE, guard)
@@ -268,10 +296,10 @@ class _Lowering:
 
     def _stop(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         f = self.f
-        zero, site = integer(0, "i64"), integer(self.accesses[pc])
+        zero, site, none = integer(0, "i64"), integer(self.sites[pc]), integer(NO_SITE)
         text = self.frame.read(ins.operands[0], TYPES["u64"], False) if ins.operands else zero
         with f.each_lane(self._active(guard)) as lane:
-            f.call("void", "record", [self.context, site, integer(STOPPED), zero, lane, text, integer(0)])
+            f.call("void", "record", [self.context, site, integer(STOPPED), zero, lane, text, integer(0), none])
 
     def _print(self, ins: Instruction, guard: Value | None) -> None:
         f = self.f
@@ -295,12 +323,26 @@ class _Lowering:
         u32 = TYPES["u32"]
         active = self._active(guard)
         row = self.frame.read(named, u32, True)
-        self.f.call(
-            "void", "check_members", [self.context, row, active, self.control.live(), integer(self.accesses[pc])]
-        )
+        self.f.call("void", "check_members", [self.context, row, active, self.control.live(), integer(self.sites[pc])])
         members = row if not self.frame.all_uniform((named,)) else self.frame.read(named, u32, False)
         result = warp_functions.vote(self.f, ins, self.frame.read(wanted, PREDICATE, False), members, active)
         self.frame.write(to, result, ins.type, guard)
+
+    def _sync_warp(self, pc: int, ins: Instruction, guard: Value | None) -> None:
+        members, active = self.frame.read(ins.operands[0], TYPES["u32"], True), self._active(guard)
+        live = self.control.live()
+        self.f.call("void", "check_members", [self.context, members, active, live, integer(self.sites[pc])])
+        self.f.call("void", "sync_warp", [self.context, members, active, live])
+
+    def _barrier_result(self, ins: Instruction, guard: Value | None) -> None:
+        """What the threads of the block voted at the barrier before."""
+        f = self.f
+        votes, voters = (get(f, self.context, slot, "i32") for slot in (Slot.VOTES, Slot.VOTERS))
+        if ins.has("popc"):
+            self.frame.write(ins.operands[0], votes, TYPES["u32"], guard)
+        else:
+            holds = f.icmp("eq", votes, voters) if ins.has("and") else f.icmp("ne", votes, 0)
+            self.frame.write(ins.operands[0], holds, PREDICATE, guard)
 
     def _warp_function(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         """A shuffle, match, reduction or election: in memory come the lanes' values and a predicate."""
@@ -312,7 +354,7 @@ class _Lowering:
         *places, members = (self.frame.read(o, u32, True) for o in others)
         b, c = places or (none, none)
         arguments = [self.context, f.resize(a, vector("i64")), b, c, members, self._active(guard)]
-        arguments += [self.control.live(), integer(self.accesses[pc])]
+        arguments += [self.control.live(), integer(self.sites[pc])]
         f.call("void", warp_functions.name_of(ins), arguments)
         results = f.load(vector("i32"), self.data, align=64)
         predicate = f.load("i32", self.data, warp_functions.PREDICATE_AT)
@@ -324,9 +366,9 @@ class _Lowering:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def _address(self, address: Address) -> tuple[Value, Value]:
-        """A 64-bit address as base and offset; the base is a scalar where it is uniform."""
-        offset = integer(address.offset, "i64")
+    def _address(self, ins: Instruction, address: Address) -> tuple[Value, Value]:
+        """A 64-bit generic address as base and offset; the base is a scalar where it is uniform."""
+        offset = integer(address.offset + (window(SHARED_WINDOW) if ins.has("shared") else 0), "i64")
         if address.base is None:
             return integer(0, "i64"), offset
         if isinstance(address.base, Name):
@@ -334,16 +376,17 @@ class _Lowering:
         name = address.base.name
         bits = self.function.register_type(name).bits
         base = self.frame.read_register(name, TYPES[f"u{bits}"], self.frame.is_varying(name))
-        return self.f.resize(base, vector("i64") if is_vector(base.type) else "i64"), offset
+        wide = vector("i64") if is_vector(base.type) else "i64"
+        return self.f.resize(base, wide, signed=ins.has("shared")), offset
 
-    def _row_address(self, address: Address) -> list[Value]:
-        base, offset = self._address(address)
+    def _row_address(self, ins: Instruction, address: Address) -> list[Value]:
+        base, offset = self._address(ins, address)
         return [base if is_vector(base.type) else self.f.splat(base), offset]
 
     def _access(self, pc: int, ins: Instruction) -> Value:
         """Number and flags of an access."""
-        flags = (library.STORE if ins.opcode == "st" else 0) | (library.UNCOUNTED if ins.has("const") else 0)
-        return integer(self.accesses[pc] | flags << library.FLAG_SHIFT)
+        flags = (access.STORE if ins.opcode == "st" else 0) | (access.UNCOUNTED if ins.has("const") else 0)
+        return integer(self.sites[pc] | flags << access.FLAG_SHIFT)
 
     def _load(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         to, place = ins.operands
@@ -356,17 +399,22 @@ class _Lowering:
         kind = ins.type
         width = kind.size * ins.width
         active = self.mask if guard is None else guard
-        access = self._access(pc, ins)
+        site = self._access(pc, ins)
         if self.frame.all_uniform((place,)) and not differs_by_lane(ins):
-            base, offset = self._address(place)
-            address = f.add(base, offset) if place.offset else base
-            f.call("void", "load_uniform", [self.context, address, active, access, integer(width, "i64")])
+            address = f.add(*self._address(ins, place))
+            name = "load_shared_uniform" if ins.has("shared") else "load_uniform"
+            f.call("void", name, [self.context, address, active, site, integer(width, "i64")])
             values = [f.load(llvm_type(kind), self.data, i * kind.size) for i in range(len(parts))]
         else:
-            f.call("void", f"load{width}", [self.context, *self._row_address(place), active, access])
+            f.call("void", self._function("load", ins), [self.context, *self._row_address(ins, place), active, site])
             values = self._rows(llvm_type(kind), len(parts))
         for part, value in zip(parts, values):
             self.frame.write(part, value, kind, guard)
+
+    def _function(self, op: str, ins: Instruction) -> str:
+        """The library's function for a load or store."""
+        width = ins.type.size * ins.width
+        return shared_access.name_of(op, width, self.shared_granule) if ins.has("shared") else f"{op}{width}"
 
     def _rows(self, element: str, count: int) -> list[Value]:
         """The lanes' data, of `count` elements each, as one vector for each element."""
@@ -393,10 +441,9 @@ class _Lowering:
             half = len(values) // 2
             values = [self._interleave(values[i], values[i + half]) for i in range(half)]
         f.store(values[0], self.data, align=64)
-        width = ins.type.size * ins.width
         active = self.mask if guard is None else guard
-        access = self._access(pc, ins)
-        f.call("void", f"store{width}", [self.context, *self._row_address(place), active, access])
+        site = self._access(pc, ins)
+        f.call("void", self._function("store", ins), [self.context, *self._row_address(ins, place), active, site])
 
     def _atomic(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         f = self.f
@@ -407,8 +454,8 @@ class _Lowering:
         for i, operand in enumerate(operands):
             f.store(self.frame.read(operand, kind, True), f.at(self.data, i * atomics.SECOND_AT), align=64)
         overwrites = ins.has("exch") and not self.entry.uses_result(ins)
-        access = integer(self.accesses[pc] | (library.OVERWRITES if overwrites else 0) << library.FLAG_SHIFT)
-        arguments = [self.context, *self._row_address(place), self._active(guard), access]
+        site = integer(self.sites[pc] | (access.OVERWRITES if overwrites else 0) << access.FLAG_SHIFT)
+        arguments = [self.context, *self._row_address(ins, place), self._active(guard), site]
         f.call("void", atomics.name_of(ins), arguments)
         if to is not None:
             old = f.load(vector(llvm_type(kind)), self.data, align=64)

@@ -2,7 +2,8 @@
 
 It is the oracle of the compiled executor and states the engine's meaning:
 
-- Blocks run in order of their linear index, warps in order within a block, each to its end.
+- Blocks run in order of their linear index. Warps run in order within a block, each to its end or to a barrier; when
+  all that are left wait, they go on in the same order.
 - At a conditional branch whose lanes disagree, those that take it go first; the others follow; both meet
   again at the immediate post-dominator of the branch.
 - An access of a faulting lane does not happen: a load gives 0. Execution goes on.
@@ -11,31 +12,37 @@ It is the oracle of the compiled executor and states the engine's meaning:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from ..result import Counters, Fault
 from . import counters, faults, numpy_half, numpy_warp
-from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split, window, window_change
+from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
 from .cfg import CARRY, EXIT, TAKE_CARRY, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
 from .faults import (
-    ATOMIC,
+    APART,
+    LEFT,
     MISALIGNED,
     NOBODY,
     OUT_OF_BOUNDS,
+    PARTED,
     READ_WRITE,
-    SEVERAL,
     STOPPED,
     UNINITIALISED,
+    UPDATED,
     WRITE_WRITE,
     Event,
 )
 from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, source_types
 from .launch import WARP, Launch
 from .numpy_alu import carry_chain, compare, evaluate, update
+from .numpy_memory import Mark, Memory, Sync
 from .observer import Observer
 from .ptx import (
     Address,
@@ -65,6 +72,13 @@ class _OutOfBudget(Exception):
         self.pc, self.thread, self.block = pc, thread, block
 
 
+class Wait(NamedTuple):
+    """A warp at a barrier: where, and how many of its lanes vote yes."""
+
+    pc: int
+    votes: int
+
+
 @dataclass
 class _Pending:
     """Lanes that wait: they resume at `resume` when the running lanes arrive at `meet` or end."""
@@ -72,15 +86,6 @@ class _Pending:
     meet: int
     mask: Lanes
     resume: int
-
-
-class _Shadow:
-    """What is known of an array's bytes: written ever; last writer and reader in this launch (1 + thread)."""
-
-    def __init__(self, size: int, initialised: bool):
-        self.written = np.full(size, initialised)
-        self.writer = np.zeros(size, np.int64)
-        self.reader = np.zeros(size, np.int64)
 
 
 class _Executor:
@@ -93,15 +98,15 @@ class _Executor:
         self.tally = Tally([0] * count, [0] * count, [0] * count)
         self.events: dict[tuple[int, int, int], Event] = {}
         self.order = 0
-        self.shadows = [_Shadow(len(b.data), b.initialised) for b in launch.arrays]
+        self.time = 0
+        self.memory = {n: Memory(b.data, b.initialised) for n, b in enumerate(launch.arrays) if n}
         self.budget = launch.launch_budget
 
     def run(self) -> tuple[list[Fault], Counters]:
         found: list[Fault] = []
         try:
             for block in self._blocks():
-                for warp in range(self.launch.warps_per_block):
-                    _Warp(self, block, warp).run()
+                self._run_block(block)
         except _OutOfBudget as stop:
             executions = self.tally.executions
             found.append(faults.budget_fault(self.launch, stop.pc, stop.thread, stop.block, executions))
@@ -115,19 +120,62 @@ class _Executor:
         every = range(self.launch.blocks)
         return every if only is None else [only] if only in every else []
 
-    def record(self, pc: int, code: int, array: int, thread: int, block: int, address: int, other: int) -> None:
+    def _run_block(self, block: int) -> None:
+        """Each warp runs to its end or to a barrier; when all that are left wait, they go on."""
+        self.memory[SHARED_WINDOW] = Memory(np.full(self.launch.shared_bytes, 0xFF, np.uint8), False)
+        self.epoch = 0
+        warps = [_Warp(self, block, w) for w in range(self.launch.warps_per_block)]
+        runs = [warp.run() for warp in warps]
+        waiting: dict[int, Wait] = {}
+        running = list(range(len(warps)))
+        while running:
+            for w in running:
+                wait = next(runs[w], None)
+                if wait is None:
+                    waiting.pop(w, None)
+                else:
+                    waiting[w] = wait
+            running = sorted(waiting)
+            if running:
+                self._meet(block, warps, waiting)
+
+    def _meet(self, block: int, warps: list[_Warp], waiting: dict[int, Wait]) -> None:
+        """All warps that are left wait: they should wait at the same barrier, and none should have ended."""
+        first, (pc, _) = min(waiting.items())
+        apart = [(w, wait.pc) for w, wait in sorted(waiting.items()) if wait.pc != pc]
+        ended: list[tuple[int, int | None]] = [(w, None) for w in range(len(warps)) if w not in waiting]
+        for other, other_pc in [*apart, *ended][:1]:
+            who = 1 + block * self.launch.threads_per_block + other * WARP
+            self.record(pc, APART, 0, first * WARP, block, 0, who, other_pc)
+        self.votes = sum(wait.votes for wait in waiting.values())
+        self.voters = sum(int(warps[w].initial.sum()) for w in waiting)
+        self.epoch += 1
+
+    def now(self) -> int:
+        """Counts up: each call is later than the one before."""
+        self.time += 1
+        return self.time
+
+    def record(
+        self,
+        pc: int,
+        code: int,
+        array: int,
+        thread: int,
+        block: int,
+        address: int,
+        other: int = NOBODY,
+        other_pc: int | None = None,
+    ) -> None:
         """Note a misbehaviour; only the first of its kind at an instruction and array is kept."""
         event = self.events.get((pc, code, array))
         if event:
             event.count += 1
         else:
-            self.events[pc, code, array] = Event(pc, code, array, self.order, 1, thread, block, address, other)
+            self.events[pc, code, array] = Event(
+                pc, code, array, self.order, 1, thread, block, address, other, other_pc
+            )
         self.order += 1
-
-
-def _foreign(tags: np.ndarray, me: int) -> np.ndarray:
-    """Which tags are another thread's."""
-    return (tags != NOBODY) & (tags != me) & (tags != me | ATOMIC)
 
 
 def _bits(lanes: Lanes) -> int:
@@ -141,7 +189,8 @@ class _Warp:
         self.launch = owner.launch
         self.block = block
         self.first_thread = warp * WARP
-        self.live = self.first_thread + LANE < self.launch.threads_per_block
+        self.initial = self.first_thread + LANE < self.launch.threads_per_block
+        self.live = self.initial.copy()
         self.mask = self.live.copy()
         self.stack: list[_Pending] = []
         self.registers: dict[str, Lanes] = {}
@@ -149,8 +198,7 @@ class _Warp:
         size = self.launch.entry.local_layout[1]
         self.local = np.zeros((WARP, size), np.uint8)
         self.local_written = np.zeros((WARP, size), bool)
-        self.budget = self.launch.warp_budget - self.launch.entry.warp_price
-        owner.budget -= self.launch.entry.warp_price
+        self.synced = [Sync(0, 0)] * WARP
 
     def _special_registers(self, warp: int) -> dict[str, Lanes]:
         threads = [self.launch.thread_index(self.first_thread + lane) for lane in range(WARP)]
@@ -174,7 +222,10 @@ class _Warp:
 
     # -- control ---------------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self) -> Iterator[Wait]:
+        """Execute to the end; each barrier is a stop."""
+        self.budget = self.launch.warp_budget - self.launch.entry.warp_price
+        self.owner.budget -= self.launch.entry.warp_price
         graph, tally = self.owner.graph, self.owner.tally
         current = 0 if graph.blocks else EXIT
         while True:
@@ -193,7 +244,27 @@ class _Warp:
             self._spend(self.launch.entry.work[current].price, block.start)
             for pc in range(block.start, block.end - 1):
                 self._execute(pc)
-            current = self._leave(block.end - 1, current)
+            last = self.owner.code[block.end - 1]
+            if is_barrier(last):
+                yield from self._wait(self.launch.entry.barrier_at(block.end - 1), last)
+                current = block.successors[0]
+            else:
+                current = self._leave(block.end - 1, current)
+
+    def _wait(self, pc: int, barrier: Instruction) -> Iterator[Wait]:
+        """Stop at a barrier; lanes of the warp that do not come to it are a fault."""
+        arriving = self._active(barrier)
+        if not arriving.any():
+            return
+        elsewhere, ended = self.live & ~arriving, self.initial & ~self.live
+        if elsewhere.any() or ended.any():
+            code, missing = (PARTED, elsewhere) if elsewhere.any() else (LEFT, ended)
+            thread = self.first_thread + int(np.argmax(arriving))
+            other = 1 + self.block * self.launch.threads_per_block + self.first_thread + int(np.argmax(missing))
+            self.owner.record(pc, code, 0, thread, self.block, 0, other)
+        vote = vote_of(barrier)
+        votes = arriving if vote is None else arriving & self._read(vote, TYPES["pred"])
+        yield Wait(pc, int(votes.sum()))
 
     def _resume(self) -> int | None:
         """Continue the lanes on top of the stack; None when no lane is left."""
@@ -286,11 +357,13 @@ class _Warp:
 
     # -- instructions ----------------------------------------------------------------------------
 
+    def _active(self, ins: Instruction) -> Lanes:
+        """The running lanes that an instruction's own predicate lets through."""
+        return self.mask & (self._predicate(ins.guard.register) ^ ins.guard.negated) if ins.guard else self.mask
+
     def _execute(self, pc: int) -> None:
         ins = self.owner.code[pc]
-        active = self.mask
-        if ins.guard:
-            active = active & (self._predicate(ins.guard.register) ^ ins.guard.negated)
+        active = self._active(ins)
         if self.owner.observer:
             self.owner.observer.executes(self, pc, ins, active)
         opcode = ins.opcode
@@ -302,6 +375,10 @@ class _Warp:
             self._write(ins.operands[0], np.full(WARP, _bits(active), np.uint32), active)
         elif opcode in WARP_FUNCTIONS:
             self._meet(pc, ins, active)
+        elif is_warp_barrier(ins):
+            self._sync(pc, ins, active)
+        elif opcode == RESULT:
+            self._barrier_result(ins, active)
         elif opcode == "mov" and isinstance(ins.operands[1], Register) and ins.operands[1].name in CLOCKS:
             self._read_clock(pc, ins, active)
         elif opcode in STOPS:
@@ -315,7 +392,8 @@ class _Warp:
         elif opcode == "mov":
             self._move(ins, active)
         elif opcode == "cvta":
-            self._write(ins.operands[0], self._read(ins.operands[1], TYPES["u64"]), active)
+            change = np.uint64(window_change(ins) & (2**64 - 1))
+            self._write(ins.operands[0], self._read(ins.operands[1], TYPES["u64"]) + change, active)
         elif opcode == "setp" or (opcode == "set" and not ins.type.is_half):
             self._set(ins, active)
         elif opcode in ("selp", "slct"):
@@ -451,6 +529,22 @@ class _Warp:
         else:
             self._write(to, predicate if ins.types[-1].kind == "p" else values, active)
 
+    def _sync(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        """__syncwarp: what the lanes did before is ordered before what they do after."""
+        members = self._read(ins.operands[0], TYPES["u32"])
+        for c in numpy_warp.complaints(members, active, self.live):
+            self.owner.record(pc, c.code, 0, self.first_thread + c.lane, self.block, c.members, c.other)
+        for lane in np.flatnonzero(active):
+            together = int(members[lane]) & _bits(active)
+            self.synced[lane] = Sync(self.owner.now(), 2**32 - 1 if together == _bits(self.live) else together)
+
+    def _barrier_result(self, ins: Instruction, active: Lanes) -> None:
+        votes, voters = self.owner.votes, self.owner.voters
+        if ins.has("popc"):
+            self._write(ins.operands[0], np.full(WARP, votes, np.uint32), active)
+        else:
+            self._write(ins.operands[0], np.full(WARP, votes == voters if ins.has("and") else votes > 0), active)
+
     # -- memory ----------------------------------------------------------------------------------
 
     def _access(self, pc: int, ins: Instruction, active: Lanes) -> None:
@@ -462,7 +556,7 @@ class _Warp:
         if ins.has("param"):
             self._load_param(ins, parts, active)
             return
-        addresses = self._addresses(address)
+        addresses = self._addresses(ins, address)
         size = ins.type.size
         data = np.zeros((WARP, size * ins.width), np.uint8)
         if ins.opcode == "st":
@@ -475,15 +569,17 @@ class _Warp:
                 raw = np.ascontiguousarray(data[:, i * size : (i + 1) * size])
                 self._write(part, raw.view(ins.type.dtype).reshape(WARP), active)
 
-    def _addresses(self, address: Address) -> list[int]:
+    def _addresses(self, ins: Instruction, address: Address) -> list[int]:
+        """The generic address of each lane."""
+        start = address.offset + (window(SHARED_WINDOW) if ins.has("shared") else 0)
         if address.base is None:
-            return [address.offset] * WARP
+            return [start] * WARP
+        kind = "s" if ins.has("shared") else "u"  # a 32-bit address of shared memory may be below 0
+        bits = 64
         if isinstance(address.base, Register):
             bits = self.launch.entry.function.register_type(address.base.name).bits
-            base = self._read(address.base, TYPES[f"u{bits}"])
-        else:
-            base = self._read(address.base, TYPES["u64"])
-        return [(int(b) + address.offset) & (2**64 - 1) for b in base]
+        base = self._read(address.base, TYPES[f"{kind}{bits}"])
+        return [(int(b) + start) & (2**64 - 1) for b in base]
 
     read, addresses = _read, _addresses  # what an observer may ask
 
@@ -499,115 +595,112 @@ class _Warp:
         touched: dict[int, list[int]] = {}
         for lane in np.flatnonzero(active):
             number, offset = split(addresses[lane])
-            thread = self.first_thread + int(lane)
             if number == LOCAL_WINDOW:
                 self._touch_local(pc, ins, addresses[lane], offset, int(lane), data[lane])
-                continue
-            known = 0 < number < len(self.launch.arrays)
-            array = self.launch.arrays[number if known else 0]
-            if not known or offset < 0 or offset + total > len(array.data):
-                self.owner.record(
-                    pc, OUT_OF_BOUNDS, number if known else 0, thread, self.block, addresses[lane], NOBODY
-                )
-            elif offset % total:
-                self.owner.record(pc, MISALIGNED, number, thread, self.block, addresses[lane], NOBODY)
-            else:
+            elif self._is_inside(pc, addresses[lane], total, int(lane)):
                 touched.setdefault(number, []).append(offset)
-                self._touch_array(pc, ins, addresses[lane], number, offset, thread, data[lane])
+                self._touch_array(pc, ins, addresses[lane], data[lane], int(lane))
         if not ins.has("const"):  # constant memory has a cache and units of its own
-            self._count(pc, touched, total)
+            self._count(pc, ins, touched, total, _bits(active))
 
-    def _touch_array(
-        self, pc: int, ins: Instruction, address: int, number: int, offset: int, thread: int, data: np.ndarray
-    ) -> None:
-        memory = self.launch.arrays[number].data[offset : offset + len(data)]
-        shadow = self.owner.shadows[number]
-        span = slice(offset, offset + len(data))
-        me = 1 + self.block * self.launch.threads_per_block + thread
-        writer, reader = shadow.writer[span], shadow.reader[span]
-        foreign_writer = _foreign(writer, me)
+    def _is_inside(self, pc: int, address: int, size: int, lane: int) -> bool:
+        """Whether an access lies in an array, aligned; if not, say so."""
+        number, offset = split(address)
+        memory = self.owner.memory.get(number)
+        thread = self.first_thread + lane
+        begin, end = (0, len(memory.data)) if memory else (0, 0)
+        if number == SHARED_WINDOW:
+            meant = self.launch.shared_arrays(pc)
+            begin, end = min((a.begin for a in meant), default=0), max((a.end for a in meant), default=0)
+        if memory is None or offset < begin or offset + size > end:
+            self.owner.record(pc, OUT_OF_BOUNDS, number if memory else 0, thread, self.block, address)
+            return False
+        if offset % size:
+            self.owner.record(pc, MISALIGNED, number, thread, self.block, address)
+            return False
+        return True
+
+    def _mark(self, pc: int, lane: int) -> Mark:
+        """Who does something now, where in the program, and what is known to have been before."""
+        thread = self.block * self.launch.threads_per_block + self.first_thread + lane
+        own = (self.block, self.first_thread // WARP, lane)
+        return Mark(thread, *own, self.owner.epoch, self.owner.now(), pc, self.synced[lane])
+
+    def _record_race(self, code: int, me: Mark, address: int, other: Mark | None) -> None:
+        if other is not None:
+            thread = self.first_thread + me.lane
+            number = split(address)[0]
+            self.owner.record(me.pc, code, number, thread, self.block, address, 1 + other.thread, other.pc)
+
+    def _touch_array(self, pc: int, ins: Instruction, address: int, data: np.ndarray, lane: int) -> None:
+        number, offset = split(address)
+        memory = self.owner.memory[number]
+        span = range(offset, offset + len(data))
+        place = memory.data[offset : offset + len(data)]
+        me = self._mark(pc, lane)
         if ins.opcode == "ld":
-            if not shadow.written[span].all():
-                self.owner.record(pc, UNINITIALISED, number, thread, self.block, address, NOBODY)
-            if foreign_writer.any():
-                other = int(writer[np.argmax(foreign_writer)])
-                self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
-            reader[:] = np.where((reader == NOBODY) | (reader == me), me, SEVERAL)
-            data[:] = memory
+            if not memory.written[offset : offset + len(data)].all():
+                self.owner.record(pc, UNINITIALISED, number, self.first_thread + lane, self.block, address)
+            self._record_race(READ_WRITE, me, address, memory.racing_writer(span, me))
+            self._record_race(UPDATED, me, address, memory.racing(memory.updaters, span, me))
+            memory.note(memory.readers, span, me)
+            data[:] = place
             return
-        foreign_reader = _foreign(reader, me)
-        if (data != memory).any():
-            if foreign_writer.any():
-                other = int(writer[np.argmax(foreign_writer)])
-                self.owner.record(pc, WRITE_WRITE, number, thread, self.block, address, other)
-            if foreign_reader.any():
-                other = int(reader[np.argmax(foreign_reader)])
-                self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
-        memory[:] = data
-        writer[:] = me
-        shadow.written[span] = True
+        if (data != place).any():
+            self._record_race(WRITE_WRITE, me, address, memory.racing_writer(span, me))
+            self._record_race(READ_WRITE, me, address, memory.racing(memory.readers, span, me))
+            self._record_race(UPDATED, me, address, memory.racing(memory.updaters, span, me))
+        memory.note_writer(span, me)
+        place[:] = data
 
     def _update(self, pc: int, ins: Instruction, active: Lanes) -> None:
         """An atomic update: the lanes take turns."""
         to = ins.operands[0] if ins.opcode == "atom" else None
         place, *operands = ins.operands[to is not None :]
         assert isinstance(place, Address)
-        addresses = self._addresses(place)
+        addresses = self._addresses(ins, place)
         values = [self._read(o, ins.type) for o in operands]
         old = np.zeros(WARP, ins.type.dtype)
         size = ins.type.size
         touched: dict[int, list[int]] = {}
         for lane in np.flatnonzero(active):
             number, offset = split(addresses[lane])
-            if self._reach(pc, ins, addresses[lane], number, offset, self.first_thread + int(lane)):
+            if self._reach(pc, ins, addresses[lane], int(lane)):
                 touched.setdefault(number, []).append(offset)
-                memory = self.launch.arrays[number].data[offset : offset + size]
+                memory = self.owner.memory[number].data[offset : offset + size]
                 old[lane] = memory.view(ins.type.dtype)[0]
                 new = update(ins, old[lane], *(v[lane] for v in values))
                 memory[:] = np.array([new], ins.type.dtype).view(np.uint8)
-        self._count(pc, touched, size)
+        self._count(pc, ins, touched, size, _bits(active))
         if to is not None:
             self._write(to, old, active)
 
-    def _reach(self, pc: int, ins: Instruction, address: int, number: int, offset: int, thread: int) -> bool:
+    def _reach(self, pc: int, ins: Instruction, address: int, lane: int) -> bool:
         """Check an atomic update of one lane: it races with loads and stores of others, not with their updates."""
-        size = ins.type.size
-        known = 0 < number < len(self.launch.arrays)
-        if not known or offset < 0 or offset + size > len(self.launch.arrays[number].data):
-            self.owner.record(pc, OUT_OF_BOUNDS, number if known else 0, thread, self.block, address, NOBODY)
+        if not self._is_inside(pc, address, ins.type.size, lane):
             return False
-        if offset % size:
-            self.owner.record(pc, MISALIGNED, number, thread, self.block, address, NOBODY)
-            return False
-        shadow = self.owner.shadows[number]
-        span = slice(offset, offset + size)
-        me = 1 + self.block * self.launch.threads_per_block + thread
+        number, offset = split(address)
+        memory = self.owner.memory[number]
+        span = range(offset, offset + ins.type.size)
+        me = self._mark(pc, lane)
+        written = memory.written[span.start : span.stop]
         reads = not ins.has("exch") or self.launch.entry.uses_result(ins)
-        if reads and not shadow.written[span].all():
-            self.owner.record(pc, UNINITIALISED, number, thread, self.block, address, NOBODY)
-        shadow.written[span] = True
-        writer, reader = shadow.writer[span], shadow.reader[span]
-        foreign_reader = _foreign(reader, me)
-        if foreign_reader.any():
-            other = int(reader[np.argmax(foreign_reader)])
-            self.owner.record(pc, READ_WRITE, number, thread, self.block, address, other)
-        foreign_writer = _foreign(writer, me) & (writer < ATOMIC)
-        if foreign_writer.any():
-            other = int(writer[np.argmax(foreign_writer)])
-            self.owner.record(pc, WRITE_WRITE, number, thread, self.block, address, other)
-        updated = np.where((writer == NOBODY) | (writer == me | ATOMIC), me | ATOMIC, SEVERAL)
-        # What was stored plainly stays so marked: the next thread's update races with it.
-        writer[:] = np.where((writer != NOBODY) & (writer < ATOMIC), writer, updated)
+        if reads and not written.all():
+            self.owner.record(pc, UNINITIALISED, number, self.first_thread + lane, self.block, address)
+        written[:] = True
+        self._record_race(READ_WRITE, me, address, memory.racing(memory.readers, span, me))
+        self._record_race(WRITE_WRITE, me, address, memory.racing_writer(span, me))
+        memory.note(memory.updaters, span, me)
         return True
 
     def _touch_local(self, pc: int, ins: Instruction, address: int, offset: int, lane: int, data: np.ndarray) -> None:
         thread = self.first_thread + lane
         size = self.local.shape[1]
         if offset < 0 or offset + len(data) > size:
-            self.owner.record(pc, OUT_OF_BOUNDS, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+            self.owner.record(pc, OUT_OF_BOUNDS, LOCAL_WINDOW, thread, self.block, address)
             return
         if offset % len(data):
-            self.owner.record(pc, MISALIGNED, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+            self.owner.record(pc, MISALIGNED, LOCAL_WINDOW, thread, self.block, address)
             return
         span = slice(offset, offset + len(data))
         if ins.opcode == "st":
@@ -615,16 +708,35 @@ class _Warp:
             self.local_written[lane, span] = True
             return
         if not self.local_written[lane, span].all():
-            self.owner.record(pc, UNINITIALISED, LOCAL_WINDOW, thread, self.block, address, NOBODY)
+            self.owner.record(pc, UNINITIALISED, LOCAL_WINDOW, thread, self.block, address)
         data[:] = self.local[lane, span]
 
-    def _count(self, pc: int, touched: dict[int, list[int]], total: int) -> None:
+    def _count(self, pc: int, ins: Instruction, touched: dict[int, list[int]], total: int, lanes: int) -> None:
         """One request; it belongs to the array of its first lane, the traffic to each array that it touches."""
         for i, (number, offsets) in enumerate(touched.items()):
             tally = self.owner.tally.accesses.setdefault((pc, number), AccessTally())
             tally.requests += i == 0
             tally.threads += len(offsets)
+            if number == SHARED_WINDOW:
+                self._count_banks(tally, ins, offsets, total, lanes)
+                continue
             distinct = len(set(offsets)) * total
             tally.sectors += len({o // SECTOR for o in offsets})
             tally.sectors_ideal += -(-distinct // SECTOR)
             tally.bytes_needed += distinct
+
+    def _count_banks(self, tally: AccessTally, ins: Instruction, offsets: list[int], total: int, lanes: int) -> None:
+        """Wavefronts, turn by turn: the most words that any bank has to give."""
+        at = dict(zip([lane for lane in range(WARP) if lanes >> lane & 1], offsets))
+        per_turn = min(WARP, 128 // total)
+        pairs = [(at[lane], at[lane + 1]) for lane in range(0, WARP, 2) if lane in at and lane + 1 in at]
+        if total > 4 and ins.opcode == "ld" and all(a == b for a, b in pairs):
+            per_turn *= 2
+        every: set[int] = set()
+        for turn in range(WARP // per_turn):
+            here = [at[lane] for lane in range(turn * per_turn, (turn + 1) * per_turn) if lane in at]
+            words = {(o + part) // 4 for o in here for part in range(0, total, 4)}
+            every |= words
+            tally.sectors += max(Counter(w % 32 for w in words).values(), default=0)
+        tally.sectors_ideal += -(-len(every) // 32)
+        tally.bytes_needed += 4 * len(every)

@@ -21,7 +21,7 @@ class Warp(Protocol):
     def read(self, operand: Operand, kind: ScalarType) -> np.ndarray:
         """The operand's 32 lanes."""
 
-    def addresses(self, address: Address) -> list[int]:
+    def addresses(self, instruction: Instruction, address: Address) -> list[int]:
         """Where each lane points to."""
 
 

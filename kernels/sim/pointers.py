@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .cfg import destinations, is_branch, registers_of
-from .launch import Buffer, Launch
 from .program import Entry, is_access
-from .ptx import Address, Instruction, Name
+from .ptx import Address, Instruction, Name, Operand
 
 #: The origin of a pointer that was loaded from memory.
 ANYWHERE = "*"
@@ -22,14 +21,55 @@ NOWHERE: Origins = frozenset()
 
 @dataclass(frozen=True)
 class Touched:
-    """Names of the parameters and variables whose arrays are loaded from and stored to; may hold ANYWHERE."""
+    """Names of the parameters and variables whose arrays are loaded, stored to and atomically updated.
+
+    Each may hold ANYWHERE.
+    """
 
     loaded: Origins
     stored: Origins
+    updated: Origins
 
 
 def touched(entry: Entry) -> Touched:
     """Follow each address back to the parameters and variables that it was computed from."""
+    origins = _origins(entry)
+    found = {"ld": NOWHERE, "st": NOWHERE, "atom": NOWHERE, "red": NOWHERE}
+    for ins in entry.function.code:
+        if _may_touch(ins, "global"):
+            found[ins.opcode] |= _operand_origin(_address_of(ins), origins) or frozenset({ANYWHERE})
+    return Touched(found["ld"], found["st"], found["atom"] | found["red"])
+
+
+def updates_shared(entry: Entry) -> bool:
+    """Whether any instruction may update shared memory atomically."""
+    return any(ins.opcode in ("atom", "red") and _may_touch(ins, "shared") for ins in entry.function.code)
+
+
+def shared_arrays(entry: Entry) -> dict[int, list[str]]:
+    """The __shared__ arrays that each access is meant for, by its pc; all of them where that is unknown."""
+    origins = _origins(entry)
+    names = entry.shared_layout.places
+    found = {}
+    for pc, ins in enumerate(entry.function.code):
+        if _may_touch(ins, "shared"):
+            meant = _operand_origin(_address_of(ins), origins)
+            found[pc] = [name for name in names if name in meant] or list(names)
+    return found
+
+
+def _may_touch(ins: Instruction, space: str) -> bool:
+    """Whether an instruction loads or stores in a space; without a space it may touch any."""
+    others = {"param", "local", "const", "global", "shared"} - {space}
+    return is_access(ins) and not any(ins.has(s) for s in others)
+
+
+def _address_of(access: Instruction) -> Operand:
+    return access.operands[1 if access.opcode in ("ld", "atom") else 0]
+
+
+def _origins(entry: Entry) -> dict[str, Origins]:
+    """What each register may point to."""
     origins: dict[str, Origins] = {}
     code = [ins for ins in entry.function.code if not is_branch(ins)]
     changed = True
@@ -42,17 +82,7 @@ def touched(entry: Entry) -> Touched:
                 if new != old:
                     origins[register] = new
                     changed = True
-    loaded: Origins = NOWHERE
-    stored: Origins = NOWHERE
-    for ins in code:
-        if _is_shared_by_threads(ins):
-            place = ins.operands[1 if ins.opcode in ("ld", "atom") else 0]
-            found = _operand_origin(place, origins) or frozenset({ANYWHERE})
-            if ins.opcode != "st":
-                loaded |= found
-            if ins.opcode != "ld":
-                stored |= found
-    return Touched(loaded, stored)
+    return origins
 
 
 def _origin(ins: Instruction, origins: dict[str, Origins]) -> Origins:
@@ -75,20 +105,6 @@ def _operand_origin(operand: object, origins: dict[str, Origins]) -> Origins:
     return frozenset().union(*(origins.get(r, NOWHERE) for r in registers_of(operand)))  # type: ignore[arg-type]
 
 
-def granule(entry: Entry) -> int:
-    """Bytes of the narrowest element that the entry loads or stores in memory shared by threads."""
-    return min((ins.type.size for ins in entry.function.code if _is_shared_by_threads(ins)), default=4)
-
-
-def _is_shared_by_threads(ins: Instruction) -> bool:
-    """An access to memory that other threads may write."""
-    return is_access(ins) and not ins.has("local") and not ins.has("const")
-
-
-def is_among(launch: Launch, array: Buffer, number: int, names: Origins) -> bool:
-    """Whether one of the names stands for an array of the launch."""
-    if ANYWHERE in names:
-        return True
-    if number < 1 + len(launch.program.symbols):
-        return array.name in names
-    return launch.parameter_names[number] in names
+def granule(entry: Entry, space: str) -> int:
+    """Bytes of the narrowest element that the entry loads or stores in global or shared memory."""
+    return min((ins.type.size for ins in entry.function.code if _may_touch(ins, space)), default=4)

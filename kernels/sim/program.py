@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +14,7 @@ from ..errors import UnsupportedPTX
 from ..result import Fault
 from . import cfg, ptx
 from .addresses import window
+from .barriers import is_barrier, is_warp_barrier, number_of, split_votes
 from .calls import inline_calls
 from .isa import STOPS, WARP_FUNCTIONS, check_supported
 from .ptx import Address, Instruction, Name, ParamSlot, unsupported
@@ -35,12 +39,18 @@ FLOPS = {"fma": 2, "mad": 2} | dict.fromkeys(
 #: which is that much slower to simulate.
 ACCESS_PRICE = 16
 
+#: And this much more for a barrier.
+BARRIER_PRICE = 64
+
 #: Starting a warp costs as much as this many instructions, and clearing its local memory this much for a byte
 #: of each thread.
 WARP_PRICE, LOCAL_BYTE_PRICE = 64, 2
 
 #: CUDA's limit of a thread's local memory, and ours of a module's variables.
 LOCAL_BYTES, VARIABLE_BYTES = 512 << 10, 1 << 30
+
+#: Dynamic shared memory begins at a multiple of this.
+DYNAMIC_ALIGN = 16
 
 
 @dataclass(frozen=True)
@@ -56,12 +66,32 @@ class Work:
     def of(cls, code: list[Instruction]) -> Work:
         flops = [FLOPS.get(i.opcode, 0) if any(t.is_float for t in i.types) else 0 for i in code]
         price = len(code) + ACCESS_PRICE * sum(map(is_access, code))
+        price += BARRIER_PRICE * sum(is_barrier(i) or is_warp_barrier(i) for i in code)
         return cls(len(code), flops.count(2), sum(flops), price)
 
 
 def is_access(instruction: Instruction) -> bool:
     """Whether an instruction loads, stores or updates memory; parameters are none."""
     return instruction.opcode in ("ld", "st", "atom", "red") and not instruction.has("param")
+
+
+def _is_site(ins: Instruction) -> bool:
+    return is_access(ins) or is_barrier(ins) or is_warp_barrier(ins) or ins.opcode in WARP_FUNCTIONS | STOPS
+
+
+class Place(NamedTuple):
+    """Where a __shared__ array stands; a dynamic one ends where the launch says."""
+
+    begin: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """places of the arrays by their names in PTX; static_bytes: where dynamic shared memory begins."""
+
+    places: dict[str, Place]
+    static_bytes: int
 
 
 @dataclass
@@ -77,20 +107,30 @@ class Entry:
         """The entry's code, calls inlined. Raises UnsupportedPTX at what the engine does not execute."""
         function = inline_calls(self.module, self.name)
         check_supported(function)
-        return _ending_at_stops(function)
+        return split_votes(_ending_at_stops(function))
 
     @cached_property
     def graph(self) -> cfg.Graph:
         return cfg.build(self.function)
 
     @cached_property
-    def accesses(self) -> list[int]:
-        """The pcs of all that reports can be about: accesses, meetings of a warp's lanes, and stops.
+    def sites(self) -> list[int]:
+        """The pcs of all that reports can be about: accesses, barriers, meetings of a warp's lanes, and stops.
 
         Compiled code knows such an instruction by its place in this list.
         """
-        code = enumerate(self.function.code)
-        return [pc for pc, ins in code if is_access(ins) or ins.opcode in WARP_FUNCTIONS | STOPS]
+        return [pc for pc, ins in enumerate(self.function.code) if _is_site(ins)]
+
+    def barrier_at(self, pc: int) -> int:
+        """The pc of the first copy of a barrier: unrolled loops hold several."""
+        code = self.function.code
+        this = code[pc]
+        alike = (at for at in self.sites if is_barrier(code[at]) and this.line and code[at].line == this.line)
+        return next((at for at in alike if number_of(code[at]) == number_of(this)), pc)
+
+    @cached_property
+    def has_barriers(self) -> bool:
+        return any(is_barrier(ins) for ins in self.function.code)
 
     @cached_property
     def read_registers(self) -> frozenset[str]:
@@ -146,6 +186,23 @@ class Entry:
             raise _too_large(f"the local arrays of a thread take {end} bytes", LOCAL_BYTES)
         return offsets, end
 
+    @cached_property
+    def shared_layout(self) -> SharedLayout:
+        """Where each __shared__ array stands: those of known size in order, behind them the dynamic ones."""
+        declared = [*self.module.variables.values(), *self.function.variables.values()]
+        named = set(_names(self.function))
+        used = [v for v in declared if v.space == "shared" and v.name in named]
+        places, end = {}, 0
+        for variable in used:
+            if not variable.extern:
+                begin = -(-end // variable.align) * variable.align
+                end = begin + variable.size
+                places[variable.name] = Place(begin, end)
+        dynamic = [v for v in used if v.extern]
+        start = -(-end // DYNAMIC_ALIGN) * DYNAMIC_ALIGN if dynamic else end
+        places |= {v.name: Place(start, None) for v in dynamic}
+        return SharedLayout(places, start)
+
     @property
     def warp_price(self) -> int:
         """What starting a warp costs of a launch's budget."""
@@ -158,6 +215,7 @@ class Program:
 
     entries: dict[str, Entry]
     symbols: dict[str, Symbol]
+    target: str  # the architecture that the text is for, such as sm_80
 
     #: What executors prepare once for an entry, by its name.
     prepared: dict[str, object] = field(default_factory=dict, repr=False)
@@ -179,7 +237,8 @@ def load(text: str) -> Program:
         for name, f in module.functions.items()
         if f.is_entry
     }
-    program = Program(entries, {})
+    target = re.search(r"\.target\s+(\w+)", text)
+    program = Program(entries, {}, target[1] if target else "")
     variables = [v for v in module.variables.values() if v.space in ("const", "global")]
     size = sum(v.size for v in variables)
     if size > VARIABLE_BYTES:
@@ -210,6 +269,15 @@ def _ending_at_stops(function: ptx.Function) -> ptx.Function:
     at[len(function.code)] = len(out.code)
     out.labels = {label: at[pc] for label, pc in function.labels.items()}
     return out
+
+
+def _names(function: ptx.Function) -> Iterator[str]:
+    """Every variable that the code names."""
+    for ins in function.code:
+        for operand in ins.operands:
+            base = operand.base if isinstance(operand, Address) else operand
+            if isinstance(base, Name):
+                yield base.name
 
 
 def _too_large(what: str, limit: int) -> UnsupportedPTX:

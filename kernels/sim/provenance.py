@@ -232,7 +232,7 @@ class Provenance:
         """Where each lane loads or stores, and whether what is there was defined before the first launch."""
         address = ins.operands[1 if ins.opcode in ("ld", "atom") else 0]
         found: dict[int, tuple[_Place, bool]] = {}
-        pointers = warp.addresses(address)  # type: ignore[arg-type]
+        pointers = warp.addresses(ins, address)  # type: ignore[arg-type]
         for lane in lanes:
             number, offset = split(pointers[lane])
             if number == LOCAL_WINDOW:

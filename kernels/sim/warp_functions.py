@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .context import Slot, get
+from .context import NO_SITE, Slot, get
 from .faults import LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT
 from .ir import LANES, FunctionBuilder, Value, integer, iota, is_vector, module_text, vector
 from .ptx import Instruction
@@ -105,7 +105,16 @@ def _check_members() -> FunctionBuilder:
     f.store(members, memory, align=64)
 
     def report(code: int, lane: Value, mask: Value, other: Value) -> None:
-        arguments = [context, site, integer(code), integer(0, "i64"), lane, f.cast("zext", mask, "i64"), other]
+        arguments = [
+            context,
+            site,
+            integer(code),
+            integer(0, "i64"),
+            lane,
+            f.cast("zext", mask, "i64"),
+            other,
+            integer(NO_SITE),
+        ]
         f.call("void", "record", arguments)
 
     with f.each_lane(active) as lane:
@@ -145,7 +154,7 @@ def _shuffle(mode: str) -> FunctionBuilder:
         with f.when(f.xor(speaks, Value("i1", "true")), unlikely=True):
             wide = f.cast("zext", mask, "i64")
             row = integer(0, "i64")
-            f.call("void", "record", [context, site, integer(LANE_SILENT), row, lane, wide, read])
+            f.call("void", "record", [context, site, integer(LANE_SILENT), row, lane, wide, read, integer(NO_SITE)])
     f.store(_lanes_where(f, inside), data, PREDICATE_AT)
     f.ret()
     return f

@@ -133,13 +133,13 @@ extern "C" __global__ void k(int* y, int* z) {
     ("body", "message"),
     [
         ("atomicAdd(&y[0], 1); if (threadIdx.x == 9) y[1] = y[0];", "thread (9, 0, 0) of block (0, 0, 0) reads y[0], "
-         "which another thread updates atomically in the same launch"),
+         "which thread (31, 0, 0) of block (0, 0, 0) updates atomically at line 1"),
         ("if (threadIdx.x == 9) y[1] = y[0]; atomicAdd(&y[0], 1);", "thread (0, 0, 0) of block (0, 0, 0) atomically "
-         "updates y[0], but thread (9, 0, 0) of block (0, 0, 0) reads it without an atomic function"),
+         "updates y[0], but thread (9, 0, 0) of block (0, 0, 0) reads it at line 1 without an atomic function"),
         ("atomicAdd(&y[0], 1); if (threadIdx.x == 9) y[0] = 3;", "thread (9, 0, 0) of block (0, 0, 0) stores to y[0], "
-         "which another thread updates atomically"),
+         "which thread (31, 0, 0) of block (0, 0, 0) updates atomically"),
         ("if (threadIdx.x == 9) y[0] = 3; atomicAdd(&y[0], 1);", "thread (0, 0, 0) of block (0, 0, 0) atomically "
-         "updates y[0], but thread (9, 0, 0) of block (0, 0, 0) stores to it without an atomic function"),
+         "updates y[0], but thread (9, 0, 0) of block (0, 0, 0) stores to it at line 1 without an atomic function"),
         ("if (threadIdx.x == 9) { y[0] = 3; atomicAdd(&y[0], 1); } if (threadIdx.x == 5) atomicAdd(&y[0], 1);",
          "thread (5, 0, 0) of block (0, 0, 0) atomically updates y[0], but thread (9, 0, 0) of block (0, 0, 0) stores"),
     ],

@@ -144,8 +144,8 @@ extern "C" __global__ void k(float* y, int n) {
     ("body", "found"),
     [
         ("y[0] = i;", "stores a different value there"),
-        ("y[i] = i; if (i > 0) z[i] = y[i - 1];", "stores to in the same launch"),
-        ("z[i] = y[i + 1]; y[i] = i;", "reads in the same launch"),
+        ("y[i] = i; if (i > 0) z[i] = y[i - 1];", "stores to at line 1"),
+        ("z[i] = y[i + 1]; y[i] = i;", "reads at line 1"),
     ],
 )
 def test_races_between_threads_and_blocks(engine, body, found):
@@ -230,7 +230,7 @@ def test_without_checks_nothing_is_reported_and_memory_stays_safe(engine):
 @pytest.mark.parametrize(
     ("statement", "instruction"),
     [
-        ("__syncthreads();", "bar.sync"),
+        ('asm volatile("bar.sync 1, 64;");', "bar.sync"),
         ("y[0] = __vabsdiffu4(y[1], y[2]);", "vabsdiff4"),
     ],
 )
@@ -306,8 +306,7 @@ def test_malformed_assembly_is_refused_not_executed(code):
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        ("__shared__ float t[32]; t[i] = y[i]; y[i] = t[31 - i];", "does not execute __shared__ memory yet"),
-        ("__syncthreads();", "does not execute __syncthreads() yet"),
+        ('asm volatile("bar.arrive 1, 64;");', "does not execute barriers for some threads of a block yet"),
         ("y = (float*)malloc(4); y[0] = 1;", "does not know the function malloc"),
     ],
 )

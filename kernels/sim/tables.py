@@ -1,0 +1,251 @@
+"""The memory behind a context: the tables that an entry's machine code works on, set up for a launch and read back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..result import Counters, Fault
+from . import counters, faults, pointers, tags
+from .addresses import LOCAL_WINDOW, SHARED_WINDOW
+from .context import (
+    ACCESS_FIELDS,
+    ARRAY_FIELDS,
+    AUTHOR_FIELDS,
+    BLOCK_FIELDS,
+    EVENT_CODES,
+    EVENT_FIELDS,
+    LOCAL_ROW,
+    MEMORY_ROWS,
+    NO_SITE,
+    PATTERN_BYTES,
+    SHARED_ROW,
+    WARP_FIELDS,
+    AccessField,
+    ArrayField,
+    BlockField,
+    EventField,
+    Pattern,
+    Slot,
+    Stop,
+)
+from .counters import AccessTally, Tally
+from .faults import Event
+from .launch import WARP, Buffer, Launch
+from .program import Entry
+
+
+class Watch:
+    """What the accesses of an entry ask for: granules, and which arrays can race."""
+
+    def __init__(self, entry: Entry):
+        self.granule = pointers.granule(entry, "global")
+        self.shared_granule = pointers.granule(entry, "shared")
+        self.touched = pointers.touched(entry)
+        self.updates_shared = pointers.updates_shared(entry)
+
+
+class Tables:
+    """All tables of one run. The arrays are kept here as long as machine code may use them.
+
+    thorough   every access is taken lane by lane, and who touched what is known by line
+    """
+
+    def __init__(self, launch: Launch, watch: Watch, frame_bytes: int, thorough: bool):
+        self.launch = launch
+        self.watch = watch
+        self.thorough = thorough
+        self.sites = launch.entry.sites
+        self.arrays = len(launch.arrays)
+        self.kept: list[np.ndarray] = []
+        self.context = np.zeros(len(Slot), np.int64)
+        rows = self.arrays + MEMORY_ROWS
+        self.events = np.zeros((len(self.sites), rows, EVENT_CODES, EVENT_FIELDS), np.int64)
+        self.tallies = np.zeros((len(self.sites), rows, ACCESS_FIELDS), np.int64)
+        self.blocks = np.zeros((len(launch.entry.graph.blocks), BLOCK_FIELDS), np.int64)
+        self.patterns = aligned(np.zeros(PATTERN_BYTES * len(self.sites), np.uint8))
+        self._fill_numbers()
+        self._fill_pointers(frame_bytes)
+
+    # -- setting up ------------------------------------------------------------------------------
+
+    def _fill_numbers(self) -> None:
+        launch, context = self.launch, self.context
+        context[Slot.ARRAY_COUNT] = self.arrays
+        context[Slot.LOCAL_SIZE] = launch.entry.local_layout[1]
+        context[Slot.SHARED_BYTES] = launch.shared_bytes
+        context[Slot.FIELD_BITS] = tags.field_bits(launch.warps_per_block)
+        context[Slot.CAREFUL] = self.thorough
+        context[Slot.WARPS] = launch.warps_per_block
+        context[Slot.BLOCK_END] = launch.blocks
+        context[Slot.THREADS_PER_BLOCK] = launch.threads_per_block
+        context[Slot.BLOCK_X : Slot.BLOCK_Z + 1] = launch.block
+        context[Slot.GRID_X : Slot.GRID_Z + 1] = launch.grid
+        context[Slot.WARP_BUDGET] = launch.warp_budget
+        context[Slot.LAUNCH_BUDGET] = launch.launch_budget
+
+    def _fill_pointers(self, frame_bytes: int) -> None:
+        launch = self.launch
+        waits = launch.entry.has_barriers
+        places = launch.warps_per_block if waits else 1  # warps that never wait may share theirs
+        local = WARP * launch.entry.local_layout[1]
+        self.context[Slot.FRAME_STRIDE] = frame_bytes if waits else 0
+        self.context[Slot.LOCAL_STRIDE] = local if waits else 0
+        shared = aligned(np.zeros(launch.shared_bytes, np.uint8))
+        for slot, table in {
+            Slot.ARRAYS: self._records(shared),
+            Slot.SHARED: shared,
+            Slot.EVENTS: self.events,
+            Slot.ACCESSES: self.tallies,
+            Slot.BLOCKS: self.blocks,
+            Slot.PATTERNS: self.patterns,
+            Slot.PARAMS: np.frombuffer(launch.params + bytes(8), np.uint8),
+            Slot.THREADS: self._threads(),
+            Slot.DATA: aligned(np.zeros(16 * WARP, np.uint8)),
+            Slot.MASKS: self._masks(),
+            Slot.WARP_RECORDS: np.zeros((launch.warps_per_block, WARP_FIELDS), np.int64),
+            Slot.EXTENTS: self._extents(),
+            Slot.FRAMES: aligned(np.zeros(places * frame_bytes, np.uint8)),
+            Slot.SYNC_TAGS: np.zeros(WARP, np.uint32),
+            Slot.SYNC_LANES: np.zeros(WARP, np.uint32),
+            Slot.LOCAL: np.zeros(max(places * local, 1), np.uint8),
+            Slot.LOCAL_WRITTEN: np.zeros(max(places * local, 1), np.uint8),
+        }.items():
+            self.context[slot] = self._keep(table)
+
+    def _keep(self, table: np.ndarray) -> int:
+        self.kept.append(table)
+        return table.ctypes.data
+
+    def _records(self, shared: np.ndarray) -> np.ndarray:
+        records = np.zeros((self.arrays + MEMORY_ROWS, ARRAY_FIELDS), np.int64)
+        for number, array in enumerate(self.launch.arrays):
+            records[number, ArrayField.BASE] = self._keep(array.data)
+            records[number, ArrayField.SIZE] = len(array.data)
+            records[number, ArrayField.SHIFT] = self.watch.granule.bit_length() - 1
+            if number and self.launch.checks:
+                self._add_shadows(records[number], number, array)
+        record = records[self.arrays + SHARED_ROW]
+        record[ArrayField.BASE] = shared.ctypes.data
+        record[ArrayField.SIZE] = len(shared)
+        record[ArrayField.SHIFT] = self.watch.shared_granule.bit_length() - 1
+        if self.launch.checks:
+            fields = [ArrayField.WRITER, ArrayField.READER]
+            fields += [ArrayField.UPDATER] if self.watch.updates_shared else []
+            self._add_tags(record, len(shared) // self.watch.shared_granule + 1, *fields)
+        return records
+
+    def _add_shadows(self, record: np.ndarray, number: int, array: Buffer) -> None:
+        """Shadows for what can go wrong with an array: undefined contents, and races if it is stored to."""
+        count = len(array.data) // self.watch.granule + 1
+        touched = self.watch.touched
+        if not array.initialised:
+            record[ArrayField.WRITTEN] = self._keep(np.zeros(count, np.uint8))
+        is_stored, is_loaded, is_updated = (
+            self.launch.is_among(number, names) for names in (touched.stored, touched.loaded, touched.updated)
+        )
+        fields = [ArrayField.WRITER] if is_stored or is_updated else []
+        fields += [ArrayField.READER] if fields and is_loaded else []
+        fields += [ArrayField.UPDATER] if is_updated else []
+        if fields:
+            self._add_tags(record, count, *fields)
+
+    def _add_tags(self, record: np.ndarray, count: int, *fields: ArrayField) -> None:
+        for field in fields:
+            record[field] = self._keep(np.zeros(count, np.uint32))
+        if self.thorough:
+            record[ArrayField.AUTHORS] = self._keep(np.zeros((count, AUTHOR_FIELDS), np.uint32))
+
+    def _extents(self) -> np.ndarray:
+        extents = np.zeros((len(self.sites), 2), np.int64)
+        for site, pc in enumerate(self.sites):
+            meant = self.launch.shared_arrays(pc)
+            if meant:
+                extents[site] = min(a.begin for a in meant), max(a.end for a in meant)
+        return extents
+
+    def _threads(self) -> np.ndarray:
+        """tid of every lane of a block, in 64-byte aligned rows."""
+        linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
+        x, y, _ = self.launch.block
+        coordinates = np.stack([linear % x, linear // x % y, linear // (x * y)], axis=1).astype(np.int32)
+        return aligned(coordinates.reshape(-1).view(np.uint8))
+
+    def _masks(self) -> np.ndarray:
+        linear = np.arange(self.launch.warps_per_block * WARP).reshape(-1, WARP)
+        exists = linear < self.launch.threads_per_block
+        return (exists.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+
+    # -- reading back ----------------------------------------------------------------------------
+
+    @property
+    def has_report(self) -> bool:
+        """Whether anything went wrong."""
+        return bool(self.context[Slot.ORDER] or self.context[Slot.STOPPED])
+
+    def result(self) -> tuple[list[Fault], Counters]:
+        if not self.launch.checks:
+            return [], Counters()
+        found = faults.explain(self.launch, self._recorded_events()) + self._budget_faults()
+        return found, counters.report(self.launch, self._tally())
+
+    def _recorded_events(self) -> list[Event]:
+        found = []
+        numbers = {self.arrays + LOCAL_ROW: LOCAL_WINDOW, self.arrays + SHARED_ROW: SHARED_WINDOW}
+        for site, row, code in np.argwhere(self.events[..., EventField.COUNT]):
+            fields = [int(v) for v in self.events[site, row, code]]
+            other_site = fields[EventField.OTHER_SITE]
+            found.append(
+                Event(
+                    self.sites[site],
+                    int(code),
+                    numbers.get(int(row), int(row)),
+                    fields[EventField.ORDER],
+                    fields[EventField.COUNT],
+                    fields[EventField.THREAD],
+                    fields[EventField.BLOCK],
+                    fields[EventField.ADDRESS] & (2**64 - 1),
+                    fields[EventField.OTHER],
+                    None if other_site == NO_SITE else self.sites[other_site],
+                )
+            )
+        return found
+
+    def _budget_faults(self) -> list[Fault]:
+        stopped = self.context[Slot.STOPPED]
+        if stopped == Stop.CLOCK:
+            return [faults.clock_fault(self.launch)]
+        if not stopped:
+            return []
+        lanes = int(self.context[Slot.STOPPED_LANES])
+        thread = int(self.context[Slot.THREAD]) + (lanes & -lanes).bit_length() - 1
+        block = int(self.context[Slot.BLOCK])
+        executions = [int(n) for n in self.blocks[:, BlockField.EXECUTIONS]]
+        return [faults.budget_fault(self.launch, int(self.context[Slot.STOPPED_AT]), thread, block, executions)]
+
+    def _tally(self) -> Tally:
+        executions, lanes, divergent = (
+            [int(n) for n in self.blocks[:, c]] for c in (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
+        )
+        tally = Tally(executions, lanes, divergent)
+        self._count_patterns()
+        numbers = {self.arrays + SHARED_ROW: SHARED_WINDOW}
+        for site, row in np.argwhere(self.tallies[..., AccessField.THREADS]):
+            fields = [int(v) for v in self.tallies[site, row, : len(AccessField)]]
+            tally.accesses[self.sites[site], numbers.get(int(row), int(row))] = AccessTally(*fields)
+        return tally
+
+    def _count_patterns(self) -> None:
+        """Count the requests on shared memory whose pattern is the last that its site has seen."""
+        words = self.patterns.view(np.int64).reshape(-1, PATTERN_BYTES // 8)
+        first = Pattern.TALLY // 8
+        each = words[:, first : first + len(AccessField)] * words[:, [Pattern.REPEATS // 8]]
+        self.tallies[:, self.arrays + SHARED_ROW, : len(AccessField)] += each
+        words[:, Pattern.REPEATS // 8] = 0
+
+
+def aligned(data: np.ndarray) -> np.ndarray:
+    """A copy of some bytes that begins at a multiple of 64."""
+    room = np.zeros(data.nbytes + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    room[start : start + data.nbytes] = data
+    return room[start : start + data.nbytes]  # keeps `room` alive
