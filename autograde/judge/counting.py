@@ -14,7 +14,7 @@ from convladder.kernels import compile_cuda, expression, out, plan, signature
 from convladder.kernels.errors import FaultError
 from convladder.kernels.expression import ExpressionError
 from convladder.kernels.methods import ladder_source
-from convladder.kernels.result import Access, Branch, Counters, total
+from convladder.kernels.result import Access, Branch, Counters, SharedAccess, total
 
 from .problems import PROBLEMS, Problem
 from .spec import SpecError, Target, Threshold
@@ -27,7 +27,8 @@ def from_json(body: Mapping[str, Any]) -> Counters:
     fields = dict(body)
     accesses = [Access(**a) for a in fields.pop("accesses")]
     branches = [Branch(**b) for b in fields.pop("branches")]
-    counters = Counters(accesses, branches, **fields)
+    shared = [SharedAccess(**a) for a in fields.pop("shared")]
+    counters = Counters(accesses, branches, shared=shared, **fields)
     if not all(type(v) is int and v >= 0 for v in fields.values()):
         raise ValueError("counters are not natural numbers")
     return counters
@@ -41,10 +42,12 @@ def numbers(launches: Sequence[Counters]) -> Numbers:
         values[what] = getattr(c, what)()
         for op in ("load", "store"):
             values[f"{op}_{what}"] = getattr(c, what)(op)
+    for what in ("shared_requests", "wavefronts", "wavefronts_ideal"):
+        values[what] = getattr(c, what)()
     values |= {"bytes_moved": c.bytes_moved(), "bytes_needed": c.bytes_needed()}
     for name in (
         "divergent_branches", "executed_branches", "warp_instructions", "thread_instructions", "active_lanes",
-        "fmas", "flops", "blocks", "threads",
+        "fmas", "flops", "barriers", "blocks", "threads",
     ):  # fmt: skip
         values[name] = getattr(c, name)
     values["launches"] = len(launches)

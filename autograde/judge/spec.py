@@ -101,6 +101,7 @@ COUNTERS = (
     *(f"{op}_{what}" for op in ("load", "store") for what in ("requests", "sectors", "sectors_ideal")),
     "requests", "sectors", "sectors_ideal", "bytes_moved", "bytes_needed", "divergent_branches", "executed_branches",
     "warp_instructions", "thread_instructions", "active_lanes", "fmas", "flops", "blocks", "threads", "launches",
+    "shared_requests", "wavefronts", "wavefronts_ideal", "barriers",
 )  # fmt: skip
 
 #: Calls of one python task: more would take a submission's second.
