@@ -86,6 +86,17 @@ def cache_bytes() -> int:
     return int(runtime.deviceGetAttribute(_L2_CACHE_SIZE, runtime.getDevice()))
 
 
+def block_shared_bytes() -> int:
+    """Shared memory that one block may have after opting in."""
+    runtime = cupy_module().cuda.runtime
+    return int(runtime.deviceGetAttribute(_BLOCK_SHARED, runtime.getDevice()))
+
+
+def multiprocessors() -> int:
+    runtime = cupy_module().cuda.runtime
+    return int(runtime.getDeviceProperties(runtime.getDevice())["multiProcessorCount"])
+
+
 def fp32_peak_gflops() -> float | None:
     """Float32 operations a nanosecond at the highest clock, a fused multiply-add being two; None where unknown."""
     runtime = cupy_module().cuda.runtime
@@ -110,14 +121,26 @@ def load_peak_gwords() -> float | None:
     return peak / (2 * lanes) * words
 
 
-#: cudaDevAttrClockRate and cudaDevAttrL2CacheSize; CuPy has no names for them.
-_CLOCK_RATE, _L2_CACHE_SIZE = 13, 38
+#: cudaDevAttrClockRate, cudaDevAttrL2CacheSize and cudaDevAttrMaxSharedMemoryPerBlockOptin; CuPy has no names for them.
+_CLOCK_RATE, _L2_CACHE_SIZE, _BLOCK_SHARED = 13, 38, 97
 
 #: FP32 lanes of one multiprocessor, by compute capability (CUDA C++ programming guide, "Arithmetic instructions").
 _FP32_LANES = {
     (6, 0): 64, (6, 1): 128, (7, 0): 64, (7, 5): 64, (8, 0): 64, (8, 6): 128, (8, 7): 128, (8, 9): 128,
     (9, 0): 128, (10, 0): 128, (10, 3): 128, (12, 0): 128,
 }  # fmt: skip
+
+
+def allow_shared(function: Any, shared: int) -> None:
+    """Let a loaded kernel have `shared` bytes of dynamic shared memory; above 48 KiB the driver wants to be asked."""
+    if shared > 48 * 1024:
+        from cupy_backends.cuda.api import driver
+
+        driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared)
+
+
+#: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_MAX_DYNAMIC_SHARED = 8
 
 
 class GpuImage:
@@ -172,8 +195,7 @@ class GpuImage:
         """Run once and wait. The hardware neither checks nor counts: `check` and `budget` change nothing here."""
         cupy = self._cupy
         function = self._module.get_function(entry)
-        if shared > 48 * 1024:
-            function.max_dynamic_shared_size_bytes = shared
+        allow_shared(function, shared)
         staged = [self._to_device(a) for a in args]
         before, after = cupy.cuda.Event(), cupy.cuda.Event()
         before.record()
@@ -188,8 +210,7 @@ class GpuImage:
     def enqueue(self, launch: Ready) -> None:
         """Put a launch into CuPy's current stream and do not wait. Its arrays must be on the device already."""
         function = self._module.get_function(launch.kernel.entry)
-        if launch.shared > 48 * 1024:
-            function.max_dynamic_shared_size_bytes = launch.shared
+        allow_shared(function, launch.shared)
         values = tuple(a.scalar if a.array is None else a.array for a in launch.args)
         function(launch.grid, launch.block, values, shared_mem=launch.shared)
 

@@ -147,6 +147,10 @@ class Csr:
     def nnz(self) -> int:
         return self.val.size
 
+    def entries(self) -> np.ndarray:
+        """(nnz, 2) int32: each column beside the bits of its value, for one load of eight bytes."""
+        return np.stack([self.col, self.val.view(np.int32)], axis=1)
+
 
 def csr(w: np.ndarray, groups: int = 1, column: str = PLAIN_COLUMN, symbols: Mapping[str, Any] | None = None) -> Csr:
     """The non-zeros of w (K, C/groups, R, S) float32 as CSR, one row a filter.

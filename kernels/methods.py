@@ -79,7 +79,7 @@ def conv2d(
 
 
 def _by_rung(method: str, geometry: ConvGeometry, x: Any, w: Any, on: Backend) -> Any:
-    check_geometry(method, geometry)
+    check_geometry(method, geometry, on)
     arrays = _array_library(x)
     with _memory(on, geometry):
         y = arrays.empty(geometry.y_shape, np.float32)
@@ -151,7 +151,7 @@ def choose(w: Any, geometry: ConvGeometry, on: Backend = "sim", policy: Policy =
     zeros = 1 - int((w != 0).sum()) / w.size
     dense = _dense(on)
     threshold, source = _threshold(on, dense, policy)
-    sparse = _sparse(geometry)
+    sparse = _sparse(geometry, on)
     if sparse is None:
         return Choice(dense, "no sparse rung takes this geometry")
     above = zeros > threshold
@@ -167,11 +167,11 @@ def _dense(on: Backend) -> str:
     return "cudnn" if importlib.util.find_spec("cudnn") is not None else "cublas"
 
 
-def _sparse(geometry: ConvGeometry) -> str | None:
+def _sparse(geometry: ConvGeometry, on: Backend) -> str | None:
     """The best rung for sparse weights that takes the geometry."""
     for name in reversed([name for name, route in LADDER.items() if route.column is not None]):
         with contextlib.suppress(GeometryError):
-            check_geometry(name, geometry)
+            check_geometry(name, geometry, on)
             return name
     return None
 

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from . import plan
+from . import gpu, plan
+from .compiler import DEFAULT_ARCH
 from .errors import ArgumentError, BackendError
 from .launch import Backend, Module, Ready, compile_cuda, out
 from .layouts import ConvGeometry, csr
+from .occupancy import limits_of
 from .result import LaunchResult
 
 _FOLDER = Path(__file__).parent / "ladder"
@@ -68,15 +70,36 @@ STRETCHED = Route(
     column="(c*Hp + r*dilh)*Wp + s*dilw",
 )
 
+#: Sparse weights, their columns those of the input as csr_staged lays it out in shared memory.
+STAGED = Route(column="(c % channels*rows + r*dilh)*pitch + s*dilw")
+
 #: Rungs that prepare what others take, and are no convolution by themselves.
 STEPS = ("im2col_rows", "im2col", "pad", "stretch_filter", "stretch")
 
 #: The rungs that end in a convolution, from the simplest to the best of each kind, and the route to each.
 LADDER = {
-    **dict.fromkeys(("direct_guarded", "direct_clipped", "direct_report", "direct_coalesced", "direct"), DIRECT),
+    "direct_guarded": DIRECT,
+    "direct_clipped": DIRECT,
+    "direct_report": DIRECT,
+    "direct_coalesced": DIRECT,
+    "direct": DIRECT,
+    "direct_shared": DIRECT,
+    "direct_unrolled": DIRECT,
+    "direct_registers": DIRECT,
     "gemv_rows": LOWERED_BY_ROWS,
-    **dict.fromkeys(("gemv", "gemm_naive", "gemm_coalesced"), LOWERED),
-    **dict.fromkeys(("csr_global", "csr"), STRETCHED),
+    "gemv": LOWERED,
+    "gemm_naive": LOWERED,
+    "gemm_coalesced": LOWERED,
+    "gemm_shared": LOWERED,
+    "gemm_float4": LOWERED,
+    "gemm_blocked": LOWERED,
+    "gemm_buffered": LOWERED,
+    "csr_global": STRETCHED,
+    "csr": STRETCHED,
+    "csr_tiled": STRETCHED,
+    "csr_spanning": STRETCHED,
+    "csr_images": STRETCHED,
+    "csr_staged": STAGED,
 }
 
 #: Every file of ladder/.
@@ -103,9 +126,20 @@ def convolution_source(name: str) -> str:
     return "\n".join([route.lines, *map(ladder_source, route.steps), text]) if route != DIRECT else text
 
 
-def check_geometry(name: str, geometry: ConvGeometry) -> None:
+def check_geometry(name: str, geometry: ConvGeometry, on: Backend = "sim") -> None:
     """Raise GeometryError where a rung or a step before it does not take the geometry."""
-    plan.parse(convolution_source(name)).check_needs(geometry.symbols(), name)
+    plan.parse(convolution_source(name)).check_needs({**geometry.symbols(), **device_symbols(on)}, name)
+
+
+@cache
+def device_symbols(on: Backend) -> dict[str, int]:
+    """What a plan may name of the device: SHARED, the bytes of shared memory that a block may have, and SMS.
+
+    The engine has those of an A100, the smallest GPU of the architecture that it compiles for.
+    """
+    if on == "gpu":
+        return {"SHARED": gpu.block_shared_bytes(), "SMS": gpu.multiprocessors()}
+    return {"SHARED": limits_of(DEFAULT_ARCH.replace("compute", "sm")).block_shared_bytes, "SMS": 108}
 
 
 @cache
@@ -141,14 +175,15 @@ def convolution(name: str, geometry: ConvGeometry, x: Any, w: Any, y: Any, on: B
     The weights become CSR here, on the host, once for many runs; padding and lowering are launches of the plan.
     Raises GeometryError where the rung does not take the geometry, ArgumentError for an unknown name.
     """
-    check_geometry(name, geometry)
+    check_geometry(name, geometry, on)
     module, parsed = convolution_module(name, on)
-    symbols = geometry.symbols()
+    symbols = {**geometry.symbols(), **device_symbols(on)}
     arrays = {"x": x, "w": w, "y": out(y)}
     if (column := LADDER[name].column) is not None:
         sparse = csr(_on_host(w), geometry.groups, column, parsed.names(symbols))
         symbols["nnz"] = sparse.nnz
-        arrays |= {n: _beside(x, a) for n, a in (("rowptr", sparse.rowptr), ("col", sparse.col), ("val", sparse.val))}
+        forms = {"rowptr": sparse.rowptr, "col": sparse.col, "val": sparse.val, "entries": sparse.entries()}
+        arrays |= {form: _beside(x, array) for form, array in forms.items()}
     return Convolution(module, parsed, symbols, arrays)
 
 

@@ -1,5 +1,7 @@
 """The steps before a rung (padding, lowering, CSR, stretching), and rungs used for what they are: matrix products."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -16,9 +18,14 @@ ODD = ConvGeometry(N=2, C=4, H=9, W=7, K=6, R=3, S=2, stride=(2, 1), pad=(1, 2),
 MATRIX_PRODUCTS = [name for name, route in LADDER.items() if route == LOWERED]
 
 
-def run(rung: str, symbols: dict, arrays: dict, on: str) -> None:
+@cache
+def compiled(rung: str, on: str):
     text = plan.parse(ladder_source(rung))
-    module = compile_cuda(ladder_source(rung), on, options=text.options())
+    return compile_cuda(ladder_source(rung), on, options=text.options()), text
+
+
+def run(rung: str, symbols: dict, arrays: dict, on: str) -> None:
+    module, text = compiled(rung, on)
     for _, result in plan.run(module, text, symbols, arrays):
         assert result.faults == []
 
@@ -104,9 +111,13 @@ def test_stretching_moves_the_columns_to_the_padded_input(rung, sparsity, on):
 
 
 @pytest.mark.parametrize("rung", MATRIX_PRODUCTS)
-@pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 2), (64, 64, 64), (33, 130, 17), (129, 67, 40)])
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 5, 2), (64, 64, 64), (33, 130, 17), (129, 68, 40)])
 def test_matrix_products_multiply_matrices(rung, size, on):
     m, n, k = size
+    if rung == "gemm_float4" and (n % 4 or k % 4):
+        with pytest.raises(GeometryError, match="needs GN % 4 == 0"):
+            plan.parse(ladder_source(rung)).check_needs({"GN": n, "GK": k}, rung)
+        return
     a, b, c = normal(m, k), normal(k, n, seed=1), np.empty((m, n), np.float32)
     run(rung, {"GM": m, "GN": n, "GK": k, "GB": 1, "groups": 1}, {"a": a, "b": b, "c": out(c)}, on)
     exact = a.astype(np.float64) @ b.astype(np.float64)

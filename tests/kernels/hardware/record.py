@@ -7,27 +7,32 @@ Called with `launch` it is the program under the profiler: every rung once on ev
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
 from convladder.kernels import gpu, plan
+from convladder.kernels.errors import GeometryError
 from convladder.kernels.layouts import ConvGeometry
-from convladder.kernels.rungs import LADDER, Convolution, convolution, convolution_source
+from convladder.kernels.rungs import LADDER, Convolution, check_geometry, convolution, convolution_source
 
 HERE = Path(__file__).parent
 
-#: Lab 1's layer, one with odd sizes and strides in which warps diverge, and one over many blocks.
+#: Lab 1's layer, one with odd sizes and strides in which warps diverge, one over many blocks, and one whose matrices
+#: have rows of whole float4.
 GEOMETRIES = {
     "layer": ConvGeometry(1, 3, 32, 32, 4, 3, 3, (1, 1), (1, 1)),
     "odd": ConvGeometry(2, 5, 37, 29, 3, 3, 5, (2, 2), (2, 2)),
     "wide": ConvGeometry(1, 3, 256, 256, 2, 3, 3, (1, 1), (1, 1)),
+    "even": ConvGeometry(2, 4, 16, 16, 8, 3, 3, (1, 1), (1, 1)),
 }
 
 #: Our names for Nsight Compute's metrics.
@@ -38,6 +43,15 @@ METRICS = {
     "store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
     "fmas": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
 }
+
+
+def cases() -> Iterator[tuple[str, str]]:
+    """Every rung with the name of every geometry that it takes."""
+    for rung in LADDER:
+        for name, g in GEOMETRIES.items():
+            with contextlib.suppress(GeometryError):
+                check_geometry(rung, g)
+                yield rung, name
 
 
 def case(rung: str, g: ConvGeometry, arrays: ModuleType) -> Convolution:
@@ -52,21 +66,19 @@ def case(rung: str, g: ConvGeometry, arrays: ModuleType) -> Convolution:
 def launch_all() -> None:
     """Every launch of every rung on every geometry through CuPy, from the engine's PTX."""
     cupy = gpu.cupy_module()
-    for rung in LADDER:
-        for g in GEOMETRIES.values():
-            prepared = case(rung, g, cupy)
-            launches = prepared.ready("gpu")
-            module = cupy.cuda.function.Module()
-            module.load(prepared.module.ptx.encode())
-            cupy.cuda.runtime.profilerStart()
-            for launch in launches:
-                function = module.get_function(launch.kernel.entry)
-                if launch.shared > 48 * 1024:
-                    function.max_dynamic_shared_size_bytes = launch.shared
-                values = tuple(a.scalar if a.array is None else a.array for a in launch.args)
-                function(launch.grid, launch.block, values, shared_mem=launch.shared)
-            cupy.cuda.Device().synchronize()
-            cupy.cuda.runtime.profilerStop()
+    for rung, name in cases():
+        prepared = case(rung, GEOMETRIES[name], cupy)
+        launches = prepared.ready("gpu")
+        module = cupy.cuda.function.Module()
+        module.load(prepared.module.ptx.encode())
+        cupy.cuda.runtime.profilerStart()
+        for launch in launches:
+            function = module.get_function(launch.kernel.entry)
+            gpu.allow_shared(function, launch.shared)
+            values = tuple(a.scalar if a.array is None else a.array for a in launch.args)
+            function(launch.grid, launch.block, values, shared_mem=launch.shared)
+        cupy.cuda.Device().synchronize()
+        cupy.cuda.runtime.profilerStop()
 
 
 def read_profile(text: str) -> list[dict[str, int | str]]:
@@ -78,10 +90,7 @@ def read_profile(text: str) -> list[dict[str, int | str]]:
             counted = launches.setdefault(int(row["ID"]), {"kernel": row["Kernel Name"].split("(")[0]})
             counted[ours[row["Metric Name"]]] = int(row["Metric Value"].replace(",", ""))
     expected = [
-        (rung, name, line.kernel)
-        for rung in LADDER
-        for name in GEOMETRIES
-        for line in plan.parse(convolution_source(rung)).launches
+        (rung, name, line.kernel) for rung, name in cases() for line in plan.parse(convolution_source(rung)).launches
     ]
     assert len(launches) == len(expected), f"{len(launches)} launches profiled, {len(expected)} expected"
     rows = []
@@ -95,7 +104,9 @@ def main() -> None:
     command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv"]
     command += ["--metrics", ",".join(METRICS.values())]
     program = [sys.executable, __file__, "launch"]
-    profile = subprocess.run([*command, *program], capture_output=True, text=True, check=True)
+    profile = subprocess.run([*command, *program], capture_output=True, text=True)
+    if profile.returncode:
+        sys.exit(f"{profile.stdout[-2000:]}{profile.stderr[-2000:]}")
     record = {
         "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": gpu.device_facts(),
