@@ -116,14 +116,16 @@ class WarpAccess:
 
     op       as in Access
     array    "" where it is none of the arguments
+    space    "global" or "shared"
     size     bytes that each lane touches
-    offsets  each lane's byte offset in the array; None for a lane that takes no part
+    offsets  each lane's byte offset in the array, or in the block's shared memory; None for a lane that takes no part
     """
 
     line: int
     pc: int
     op: str
     array: str
+    space: str
     size: int
     offsets: tuple[int | None, ...]
 

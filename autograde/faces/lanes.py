@@ -1,4 +1,7 @@
-"""Which element each lane of a warp touches, drawn over the array: as SVG for pages, as characters for terminals."""
+"""Which element each lane of a warp touches, drawn over the array: as SVG for pages, as characters for terminals.
+
+Shared memory is drawn in rows of its 32 banks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-_ELEMENT, _SECTOR = 4, 32
+_ELEMENT, _SECTOR, _BANKS = 4, 32, 32
 #: Rows and columns of a plane that are drawn at most, and the elements in a row where an array has no planes.
 _MOST_ROWS, _MOST_COLUMNS, _FLAT_ROW = 34, 66, 32
 #: A plane with no more rows is drawn whole.
@@ -44,7 +47,7 @@ class LaneMap:
     inside   rows and columns of the plane
     lanes    the lanes that touch an element (row, column)
     frames   the touched sectors: row, first column, length
-    waste    sectors that are moved beyond the ideal
+    waste    sectors moved, or passes through the banks, beyond the ideal
     """
 
     line: int
@@ -107,15 +110,18 @@ def _is_inside(place: Place, inside: tuple[int, int]) -> bool:
 
 @dataclass(frozen=True)
 class _Request:
-    """What the lanes of one execution touch, as elements of four bytes."""
+    """What the lanes of one execution touch, as elements of four bytes, by lane."""
 
-    elements: Mapping[int, range]  # by lane
+    elements: Mapping[int, range]
+    size: int
+    shared: bool
 
     @classmethod
-    def of(cls, size: int, offsets: Sequence[int | None]) -> _Request:
-        return cls(
-            {lane: range(o // _ELEMENT, (o + size) // _ELEMENT) for lane, o in enumerate(offsets) if o is not None}
-        )
+    def of(cls, access: Mapping[str, Any]) -> _Request:
+        size = int(access["size"])
+        lanes = enumerate(access["offsets"])
+        elements = {lane: range(o // _ELEMENT, (o + size) // _ELEMENT) for lane, o in lanes if o is not None}
+        return cls(elements, size, access["space"] == "shared")
 
     @property
     def distinct(self) -> set[int]:
@@ -129,16 +135,37 @@ class _Request:
     def ideal(self) -> int:
         return -(-len(self.distinct) * _ELEMENT // _SECTOR)
 
+    @property
+    def wavefronts(self) -> int:
+        """Passes through the banks: a word of each bank a pass, 128 bytes of the warp's lanes at a time."""
+        together = max(1, len(self.elements) and 128 // self.size)
+        found = 0
+        for first in range(0, 32, together):
+            words = {e for lane, own in self.elements.items() if first <= lane < first + together for e in own}
+            found += max(Counter(w % _BANKS for w in words).values(), default=0)
+        return found
+
+    @property
+    def fewest_wavefronts(self) -> int:
+        together = 128 // self.size
+        return len({lane // together for lane in self.elements})
+
+    @property
+    def waste(self) -> int:
+        return self.wavefronts - self.fewest_wavefronts if self.shared else len(self.sectors) - self.ideal
+
     def said(self) -> str:
-        lanes, sectors = len(self.elements), len(self.sectors)
-        would = f", {self.ideal} would do" if sectors > self.ideal else ""
-        return f"{_count(lanes, 'lane')} touch{'es' * (lanes == 1)} {_count(sectors, 'sector')}{would}"
+        used, best = (self.wavefronts, self.fewest_wavefronts) if self.shared else (len(self.sectors), self.ideal)
+        what = _count(used, "wavefront") if self.shared else _count(used, "sector")
+        verb = ("take" if self.shared else "touch") + ("s" if self.shared else "es") * (len(self.elements) == 1)
+        would = f", {best} would do" if used > best else ""
+        return f"{_count(len(self.elements), 'lane')} {verb} {what}{would}"
 
 
 def lane_map(access: Mapping[str, Any]) -> LaneMap | None:
     """Draw one access as judge.lanes gives it: the plane that most lanes touch. None where nothing can be drawn."""
     try:
-        request = _Request.of(int(access["size"]), access["offsets"])
+        request = _Request.of(access)
         shape = tuple(int(n) for n in access["shape"])
         border, array, line = int(access["border"]), str(access["array"]), int(access["line"])
         title = (
@@ -150,16 +177,18 @@ def lane_map(access: Mapping[str, Any]) -> LaneMap | None:
     if not request.distinct or min(request.distinct) < 0:
         return None
     beyond = max(request.distinct) + 1
-    flat = len(shape) < 2 or math.prod(shape) < beyond
+    flat = request.shared or len(shape) < 2 or math.prod(shape) < beyond
     if flat:
         shape, border = (-(-max(beyond, math.prod(shape)) // _FLAT_ROW), _FLAT_ROW), 0
     plane, lanes = _fullest_plane(request, shape)
     box = _box(lanes, shape[-2:], border)
-    frames = [f for s in request.sectors for f in _frames(s, plane, shape[-2:]) if _within(f, box)]
+    sectors = [] if request.shared else request.sectors
+    frames = [f for s in sectors for f in _frames(s, plane, shape[-2:]) if _within(f, box)]
     name = f"{array}, {_FLAT_ROW} elements in a row" if flat else f"{array}[{_plane_index(plane, shape)}]"
-    caption = _caption(name, box, shape[-2:], lanes, len(request.elements))
-    waste = len(request.sectors) - request.ideal
-    return LaneMap(line, title, caption, box, shape[-2:], lanes, frames, waste)  # type: ignore[arg-type]
+    if request.shared:
+        name = f"{array} in the 32 banks of shared memory, which are the columns; a wavefront serves a row of each"
+    caption = _caption(name, box, shape[-2:], lanes, len(request.elements), bool(sectors))
+    return LaneMap(line, title, caption, box, shape[-2:], lanes, frames, request.waste)  # type: ignore[arg-type]
 
 
 def _fullest_plane(request: _Request, shape: Sequence[int]) -> tuple[int, dict[Place, tuple[int, ...]]]:
@@ -212,7 +241,7 @@ def _plane_index(plane: int, shape: Sequence[int]) -> str:
 
 
 def _caption(
-    name: str, box: Box, inside: Sequence[int], lanes: Mapping[Place, tuple[int, ...]], active: int
+    name: str, box: Box, inside: Sequence[int], lanes: Mapping[Place, tuple[int, ...]], active: int, framed: bool
 ) -> str:  # fmt: skip
     parts = [name]
     if box.top > 0 or box.left > 0:
@@ -221,7 +250,9 @@ def _caption(
     if elsewhere:
         parts.append(f"{_count(elsewhere, 'lane')} in other planes")
     several = any(len(own) > 1 for own in lanes.values())
-    parts.append(f"numbers are lanes{', ×n means n lanes' if several else ''}; frames are the sectors moved")
+    parts.append(f"numbers are lanes{', ×n means n lanes' if several else ''}")
+    if framed:
+        parts.append("frames are the sectors moved")
     if box.top < 0 or box.left < 0:
         parts.append("dashed squares are padding")
     return "; ".join(parts)

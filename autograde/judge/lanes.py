@@ -19,11 +19,11 @@ _MOST = 64
 def touched(
     task: KernelTask, answer: Answer, worker: Worker, r: CaseRun, block: int = 0, warp: int = 0
 ) -> list[dict[str, Any]]:
-    """Of each line's loads and stores of an array, what each lane touches: `{line, op, array, size, offsets, …}`.
+    """What each lane touches at each line's loads and stores of an array: `{line, op, array, space, size, offsets}`.
 
-    block, warp  linear indices
-    shape        of the array; empty where it is none of the task's
-    border       rows and columns of padding to think around each of its planes
+    block, warp  linear indices, repeated in each access
+    shape        (there) of the array; empty where it is none of the task's
+    border       (there) rows and columns of padding to think around each of its planes
     Empty where the case is too large to trace, or the worker does not answer.
     """
     request, arrays = kernel_task.trace_request(task, answer, r)
@@ -61,7 +61,8 @@ def _read(header: dict[str, Any]) -> list[dict[str, Any]]:
     try:
         return [
             {
-                "line": int(a["line"]), "op": str(a["op"]), "array": str(a["array"]), "size": int(a["size"]),
+                "line": int(a["line"]), "op": str(a["op"]), "array": str(a["array"]),
+                "space": str(a["space"]), "size": int(a["size"]),
                 "offsets": [None if o is None else int(o) for o in a["offsets"][:_WARP]],
             }
             for a in header["accesses"][:_MOST]

@@ -50,6 +50,7 @@ class Lanes:
                 pc=pc,
                 op=operation(warp.launch.entry, instruction),
                 array=self._name(warp, pc, number),
+                space="shared" if number == SHARED_WINDOW else "global",
                 size=instruction.type.size * instruction.width,
                 offsets=tuple(offsets),
             )

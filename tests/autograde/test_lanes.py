@@ -17,8 +17,8 @@ from convladder.autograde.judge.spec import Spec
 
 def access(offsets: list[int | None], shape: tuple[int, ...] = (), size: int = 4, border: int = 0) -> dict[str, Any]:
     return {
-        "line": 7, "op": "load", "array": "x", "size": size, "offsets": offsets, "shape": list(shape),
-        "border": border, "block": 0, "warp": 0,
+        "line": 7, "op": "load", "array": "x", "space": "global", "size": size, "offsets": offsets,
+        "shape": list(shape), "border": border, "block": 0, "warp": 0,
     }  # fmt: skip
 
 
@@ -84,6 +84,25 @@ def test_the_picture_says_in_words_what_it_shows_and_escapes_names() -> None:
     assert "<script>" not in found.svg()
     assert 'role="img"' in found.svg()
     assert "touches 1 sector" in found.svg()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "size", "wavefronts"),
+    [
+        ([4 * lane for lane in range(32)], 4, "1 wavefront"),
+        ([0] * 32, 4, "1 wavefront"),  # one word for all
+        ([8 * lane for lane in range(32)], 4, "2 wavefronts, 1 would do"),
+        ([128 * lane for lane in range(32)], 4, "32 wavefronts, 1 would do"),
+        ([132 * lane for lane in range(32)], 4, "1 wavefront"),  # a row of padding
+        ([16 * lane for lane in range(32)], 16, "4 wavefronts"),
+    ],
+)
+def test_shared_memory_is_drawn_by_its_banks(offsets: list[int], size: int, wavefronts: str) -> None:
+    found = lane_map({**access(offsets, size=size), "space": "shared"})  # type: ignore[arg-type]
+    assert found is not None
+    assert found.title.startswith(f"line 7, load of x: 32 lanes take {wavefronts} (")
+    assert "32 banks" in found.caption
+    assert not found.frames
 
 
 def test_the_worst_access_wastes_most() -> None:
