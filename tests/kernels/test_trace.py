@@ -64,6 +64,25 @@ def test_values_are_followed_through_a_local_array_and_a_vector_load() -> None:
     assert found == [Term(1.0, (("x", 2),), 0)]
 
 
+def test_values_are_followed_through_shared_memory() -> None:
+    code = """__shared__ float tile[2][2];
+    int i = threadIdx.x / 2, j = threadIdx.x % 2;
+    tile[j][i] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = tile[i][0] * tile[i][1];"""
+    found = terms(body(code), {"x": floats(4), "y": out(floats(4))}, 2, n=1)
+    assert found == [Term(1.0, (("x", 1), ("x", 3)), 7)]
+
+
+def test_a_warps_lanes_are_told_in_shared_memory_too() -> None:
+    source = body("__shared__ float tile[33]; tile[2 * threadIdx.x] = n; y[threadIdx.x] = tile[2 * threadIdx.x];")
+    module = compile_cuda(source, on="sim")
+    seen = trace.lanes(module, plan.parse(source), {"n": 1}, {"x": floats(1), "y": out(floats(4))})
+    assert {(a.array, a.space, a.op) for a in seen} >= {("tile", "shared", "store"), ("y", "global", "store")}
+    (store,) = (a for a in seen if (a.array, a.op) == ("tile", "store"))
+    assert store.offsets[:5] == (0, 8, 16, 24, None)
+
+
 def test_values_are_followed_through_shuffles_and_atomic_additions() -> None:
     code = """float s = x[threadIdx.x];
     s += __shfl_xor_sync(0xf, s, 1);
