@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import half
-from .conversion import flush, like, to_integer, to_integral, two_sum
+from .conversion import flush, like, to_integer, to_integral
 from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, suffix, vector
 from .isa import result_type
 from .ptx import Immediate, Instruction
@@ -39,7 +39,7 @@ class Arithmetic:
             return self._lane_by_lane(f, ins, sources)
         if ins.opcode in LANEWISE or _needs_lanes(ins):
             if not is_vector(sources[0].type):
-                return _scalar(f, ins, sources)
+                return self._one(f, ins, sources)
             return self._lane_by_lane(f, ins, sources)
         return _emit(f, ins, sources)
 
@@ -57,32 +57,45 @@ class Arithmetic:
         name = "lanes." + ".".join((ins.opcode, *ins.modifiers))
         result = vector(_result_llvm(ins))
         if name not in self.functions:
-            self.functions[name] = _lane_loop(name, ins, [s.type for s in sources], result)
+            self.functions[name] = self._lane_loop(name, ins, [s.type for s in sources], result)
         return f.call(result, name, sources)
+
+    def _lane_loop(self, name: str, ins: Instruction, types: Sequence[str], result: str) -> FunctionBuilder:
+        g = FunctionBuilder(name, result, [(t, f"a{i}") for i, t in enumerate(types)], "internal")
+        slots = [g.alloca(t, align=64) for t in types]
+        for slot, value in zip(slots, g.arguments.values()):
+            g.store(value, slot, align=64)
+        element = element_of(result)
+        stored = "i8" if element == "i1" else element
+        out = g.alloca(vector(stored), align=64)
+        with g.each_lane(integer(-1)) as lane:
+            index = g.cast("zext", lane, "i64")
+            scalars = [g.load(element_of(t), slot, g.mul(index, bits_of(t) // 8)) for slot, t in zip(slots, types)]
+            value = self._one(g, ins, scalars)
+            if element == "i1":
+                value = g.cast("zext", value, "i8")
+            g.store(value, out, g.mul(index, bits_of(stored) // 8))
+        whole = g.load(vector(stored), out, align=64)
+        g.ret(g.cast("trunc", whole, result) if element == "i1" else whole)
+        return g
+
+    def _one(self, f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
+        """A rare operation, or a rare form of one, on one value."""
+        if not _directed(ins):
+            return _scalar(f, ins, s)
+        if ins.has("ftz"):
+            s = [flush(f, x) for x in s]
+        result = llvm_type(result_type(ins))
+        name = "rounding." + ".".join((ins.opcode, *(m for m in ins.modifiers if m not in ("ftz", "sat"))))
+        if name not in self.functions:
+            self.functions[name] = _rounding_function(name, ins, [x.type for x in s], result)
+        value = f.call(result, name, s)
+        value = flush(f, value) if ins.has("ftz") else value
+        return _saturate(f, value) if ins.has("sat") else value
 
 
 def _result_llvm(ins: Instruction) -> str:
     return "i1" if ins.opcode == "testp" else llvm_type(result_type(ins))
-
-
-def _lane_loop(name: str, ins: Instruction, types: Sequence[str], result: str) -> FunctionBuilder:
-    g = FunctionBuilder(name, result, [(t, f"a{i}") for i, t in enumerate(types)], "internal")
-    slots = [g.alloca(t, align=64) for t in types]
-    for slot, value in zip(slots, g.arguments.values()):
-        g.store(value, slot, align=64)
-    element = element_of(result)
-    stored = "i8" if element == "i1" else element
-    out = g.alloca(vector(stored), align=64)
-    with g.each_lane(integer(-1)) as lane:
-        index = g.cast("zext", lane, "i64")
-        scalars = [g.load(element_of(t), slot, g.mul(index, bits_of(t) // 8)) for slot, t in zip(slots, types)]
-        value = _scalar(g, ins, scalars)
-        if element == "i1":
-            value = g.cast("zext", value, "i8")
-        g.store(value, out, g.mul(index, bits_of(stored) // 8))
-    whole = g.load(vector(stored), out, align=64)
-    g.ret(g.cast("trunc", whole, result) if element == "i1" else whole)
-    return g
 
 
 def _needs_lanes(ins: Instruction) -> bool:
@@ -90,11 +103,15 @@ def _needs_lanes(ins: Instruction) -> bool:
     if ins.opcode == "mul" or ins.opcode == "mad":
         return (ins.has("hi") and ins.type.bits == 64) or _directed(ins)
     if ins.opcode == "div":
-        return not ins.type.is_float
+        return _directed(ins) or not ins.type.is_float
     if ins.opcode == "cvt":
         to, source = ins.types[-2:]
         return _directed(ins) or (ins.has("sat") and not to.is_float and not source.is_float)
     return _directed(ins)
+
+
+def _direction(ins: Instruction) -> str:
+    return next(m for m in ("rz", "rm", "rp", "rn") if ins.has(m))
 
 
 def _directed(ins: Instruction) -> bool:
@@ -237,13 +254,23 @@ def _reciprocal_root(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
     return f.cast("fptrunc", f.binary("fdiv", real(1.0, wide), root), x.type)
 
 
+def _quotient(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    """div.approx multiplies by a reciprocal, which is flushed to 0 where the divisor is above 2**126."""
+    quotient = f.binary("fdiv", a, b)
+    if not ins.has("approx"):
+        return quotient
+    size = f.intrinsic("fabs", b)
+    huge = f.and_(f.fcmp("ogt", size, real(2.0**126, b.type)), f.fcmp("olt", size, real(float("inf"), b.type)))
+    return f.select(huge, f.binary("fmul", a, f.intrinsic("copysign", real(0.0, b.type), b)), quotient)
+
+
 FLOAT: dict[str, Callable[..., Value]] = {
     "add": lambda f, ins, a, b: f.binary("fadd", a, b),
     "sub": lambda f, ins, a, b: f.binary("fsub", a, b),
     "mul": lambda f, ins, a, b: f.binary("fmul", a, b),
     "fma": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
     "mad": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
-    "div": lambda f, ins, a, b: f.binary("fdiv", a, b),
+    "div": _quotient,
     "min": _float_min_max,
     "max": _float_min_max,
     "abs": lambda f, ins, x: f.intrinsic("fabs", x),
@@ -321,8 +348,6 @@ def _scalar(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
             s = [flush(f, x) if x.type == "float" else x for x in s]
         result = LANEWISE[ins.opcode](f, ins, *s)
         return flush(f, result) if ins.has("ftz") and result.type == "float" else result
-    if _directed(ins):
-        return _round_directed(f, ins, s)
     if ins.opcode == "div":
         return _divide(f, ins, *s)
     if ins.opcode == "cvt":
@@ -331,7 +356,7 @@ def _scalar(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
 
 
 def _divide(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
-    """Quotient or remainder. By zero GPUs give all ones and the dividend; the machine would trap."""
+    """Quotient or remainder. By zero GPUs give all ones; the machine would trap."""
     signed = ins.type.is_signed
     zero = f.icmp("eq", b, 0)
     divisor = f.select(zero, integer(1, a.type), b)
@@ -342,9 +367,8 @@ def _divide(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
         quotient = f.select(minus, f.sub(integer(0, a.type), quotient), quotient)
     else:
         quotient = f.binary("udiv", a, divisor)
-    if ins.opcode == "div":
-        return f.select(zero, integer(-1, a.type), quotient)
-    return f.select(zero, a, f.sub(a, f.mul(quotient, b)))
+    result = quotient if ins.opcode == "div" else f.sub(a, f.mul(quotient, b))
+    return f.select(zero, integer(-1, a.type), result)
 
 
 def _clamp(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
@@ -357,73 +381,43 @@ def _clamp(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
     return f.resize(f.intrinsic("smin", wide, integer(high, "i128")), llvm_type(to))
 
 
-def _round_directed(f: FunctionBuilder, ins: Instruction, s: Sequence[Value]) -> Value:
-    """Single precision, rounded down, up or towards zero: from the exact result as a sum of two doubles."""
-    down = ins.has("rm")
-    up = ins.has("rp")
-    if ins.has("ftz"):
-        s = [flush(f, x) for x in s]
-    wide = [f.cast("fpext", x, "double") for x in s if not x.type.startswith("i")]
-    zero = real(0.0, "double")
-    parts: tuple[Value, Value] | None = None
-    if ins.opcode == "cvt":
-        high, low = (wide[0], zero) if wide else two_sum(f, *_halves(f, s[0], ins.types[-1].is_signed))
-    elif ins.opcode == "mul":
-        high, low = f.binary("fmul", wide[0], wide[1]), zero  # exact
-    else:
-        if ins.opcode in ("fma", "mad"):
-            parts = (f.binary("fmul", wide[0], wide[1]), wide[2])
-        else:
-            parts = (wide[0], f.value("double", f"fneg {wide[1]}") if ins.opcode == "sub" else wide[1])
-        high, low = two_sum(f, *parts)
-    near = f.cast("fptrunc", high, "float")
-    error = f.binary("fsub", f.cast("fpext", near, "double"), high)
-    overflow = f.and_(_is_infinite(f, near), f.xor(_is_infinite(f, high), Value("i1", "true")))
-    negative = f.fcmp("olt", near, real(0.0))
-    exact_above = f.select(overflow, negative, f.fcmp("ogt", low, error))
-    exact_below = f.select(overflow, f.fcmp("ogt", near, real(0.0)), f.fcmp("olt", low, error))
-    below_zero = f.fcmp("olt", high, zero)
-    above_zero = f.fcmp("ogt", high, zero)
-    go_down = exact_below if down else Value("i1", "false") if up else f.and_(exact_below, above_zero)
-    go_up = exact_above if up else Value("i1", "false") if down else f.and_(exact_above, below_zero)
-    result = f.select(go_down, _neighbour(f, near, upwards=False), near)
-    result = f.select(go_up, _neighbour(f, near, upwards=True), result)
-    if down and parts:
-        result = _negative_zero(f, result, high, low, parts)
-    if ins.has("ftz"):
-        result = flush(f, result)
-    return _saturate(f, result) if ins.has("sat") else result
+#: Rounding direction -> its number for llvm.set.rounding.
+_DIRECTIONS = {"rz": 0, "rp": 2, "rm": 3}
+_TO_NEAREST = 1
 
 
-def _halves(f: FunctionBuilder, x: Value, signed: bool) -> tuple[Value, Value]:
-    """An integer as the sum of two doubles."""
-    wide = f.resize(x, "i64", signed)
-    high = f.cast("sitofp" if signed else "uitofp", f.binary("ashr" if signed else "lshr", wide, 32), "double")
-    low = f.cast("uitofp", f.and_(wide, 0xFFFFFFFF), "double")
-    return f.binary("fmul", high, real(2.0**32, "double")), low
+def _rounding_function(name: str, ins: Instruction, types: Sequence[str], result: str) -> FunctionBuilder:
+    """An operation on one value under another rounding direction of the machine."""
+    g = FunctionBuilder(name, result, [(t, f"a{i}") for i, t in enumerate(types)], "internal")
+    g.attributes = "strictfp"
+    g.call("void", "llvm.set.rounding", [integer(_DIRECTIONS[_direction(ins)])])
+    value = _constrained(g, ins, list(g.arguments.values()), result)
+    g.call("void", "llvm.set.rounding", [integer(_TO_NEAREST)])
+    g.ret(value)
+    return g
 
 
-def _is_infinite(f: FunctionBuilder, x: Value) -> Value:
-    return f.fcmp("oeq", f.intrinsic("fabs", x), real(float("inf"), x.type))
-
-
-def _neighbour(f: FunctionBuilder, x: Value, upwards: bool) -> Value:
-    """The next float32 in a direction; infinity stays where the direction is its own."""
-    bits = f.cast("bitcast", x, "i32")
-    negative = f.icmp("slt", bits, 0)
-    away, towards = f.add(bits, 1), f.sub(bits, 1)
-    moved = f.select(negative, towards, away) if upwards else f.select(negative, away, towards)
-    from_zero = integer(1 if upwards else 0x80000001)
-    moved = f.select(f.fcmp("oeq", x, real(0.0)), from_zero, moved)
-    return f.cast("bitcast", moved, "float")
-
-
-def _negative_zero(f: FunctionBuilder, result: Value, high: Value, low: Value, parts: tuple[Value, Value]) -> Value:
-    """Rounding down, an exact zero from unlike signs is -0."""
-    exact = f.and_(f.fcmp("oeq", high, real(0.0, "double")), f.fcmp("oeq", low, real(0.0, "double")))
-    signs = f.xor(f.cast("bitcast", parts[0], "i64"), f.cast("bitcast", parts[1], "i64"))
-    unlike = f.icmp("slt", signs, 0)
-    return f.select(f.and_(exact, unlike), real(-0.0), result)
+def _constrained(g: FunctionBuilder, ins: Instruction, s: Sequence[Value], result: str) -> Value:
+    """The operation in a form that LLVM leaves between the changes of direction."""
+    mode = [Value("metadata", '!"round.dynamic"'), Value("metadata", '!"fpexcept.strict"')]
+    kind = suffix(result)
+    if ins.opcode == "rcp":
+        s = [real(1.0, result), *s]
+    if ins.opcode != "cvt":
+        name = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}.get(ins.opcode, f"f{ins.opcode}")
+        return g.call(result, f"llvm.experimental.constrained.{name}.{kind}", [*s, *mode])
+    (x,) = s
+    if ins.types[-1].is_float:
+        return g.call(result, f"llvm.experimental.constrained.fptrunc.{kind}.f64", [x, *mode])
+    wide = g.resize(x, "i64", ins.types[-1].is_signed)
+    # An unsigned number beyond the signed ones: halved, its last bit kept in sight, and doubled again.
+    too_large = Value("i1", "false") if ins.types[-1].is_signed else g.icmp("slt", wide, 0)
+    halved = g.or_(g.binary("lshr", wide, 1), g.and_(wide, 1))
+    number = g.select(too_large, halved, wide)
+    value = g.call(result, f"llvm.experimental.constrained.sitofp.{kind}.i64", [number, *mode])
+    return g.select(
+        too_large, g.call(result, f"llvm.experimental.constrained.fadd.{kind}", [value, value, *mode]), value
+    )
 
 
 def _through_libm(name: str) -> Callable[..., Value]:
@@ -433,19 +427,19 @@ def _through_libm(name: str) -> Callable[..., Value]:
     return emit
 
 
-def _limited(f: FunctionBuilder, x: Value, most: int, type_name: str) -> Value:
-    """The low byte of a field's position or length, at most `most`."""
-    byte = f.intrinsic("umin", f.and_(x, 255), integer(most))
-    return f.resize(byte, type_name)
+def _limited(f: FunctionBuilder, ins: Instruction, x: Value, most: int, type_name: str) -> Value:
+    """A field's position or length, at most `most`; of 32-bit fields the hardware looks at the low byte only."""
+    number = f.and_(x, 255) if ins.type.bits == 32 else x
+    return f.resize(f.intrinsic("umin", number, integer(most)), type_name)
 
 
 def _extract(f: FunctionBuilder, ins: Instruction, a: Value, position: Value, length: Value) -> Value:
     bits, signed = ins.type.bits, ins.type.is_signed
     wide = f"i{2 * bits}"
     shifted = f.binary(
-        "ashr" if signed else "lshr", f.resize(a, wide, signed), _limited(f, position, 2 * bits - 1, wide)
+        "ashr" if signed else "lshr", f.resize(a, wide, signed), _limited(f, ins, position, 2 * bits - 1, wide)
     )
-    unused = f.sub(integer(2 * bits, wide), _limited(f, length, bits, wide))
+    unused = f.sub(integer(2 * bits, wide), _limited(f, ins, length, bits, wide))
     nothing = f.icmp("eq", unused, 2 * bits)
     unused = f.select(nothing, integer(0, wide), unused)
     field = f.binary("ashr" if signed else "lshr", f.binary("shl", shifted, unused), unused)
@@ -456,8 +450,8 @@ def _extract(f: FunctionBuilder, ins: Instruction, a: Value, position: Value, le
 def _insert(f: FunctionBuilder, ins: Instruction, a: Value, b: Value, position: Value, length: Value) -> Value:
     bits = ins.type.bits
     wide = f"i{2 * bits}"
-    at = _limited(f, position, bits, wide)
-    ones = f.sub(f.binary("shl", integer(1, wide), _limited(f, length, bits, wide)), 1)
+    at = _limited(f, ins, position, bits, wide)
+    ones = f.sub(f.binary("shl", integer(1, wide), _limited(f, ins, length, bits, wide)), 1)
     mask = f.resize(f.binary("shl", ones, at), a.type)
     moved = f.resize(f.binary("shl", f.resize(a, wide), at), a.type)
     return f.or_(f.and_(b, f.not_(mask)), f.and_(moved, mask))
@@ -511,7 +505,7 @@ def _test(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
         "infinite": 0x204,
         "number": 0x3FC,
         "notanumber": 0x3,
-        "normal": 0x108,
+        "normal": 0x168,  # zero is
         "subnormal": 0x90,
     }
     wanted = next(classes[m] for m in ins.modifiers if m in classes)

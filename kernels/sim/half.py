@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from .conversion import flush as flush_single
 from .conversion import like, to_integer, to_integral, two_sum
 from .ir import FunctionBuilder, Value, integer, real
+from .isa import half_of_nan
 from .ptx import Instruction
 from .types import TYPES, ScalarType
 
@@ -33,6 +34,7 @@ FORMATS = {"f16": Format(11, -14), "bf16": Format(8, -126)}
 
 #: What GPUs make of every NaN.
 NAN = 0x7FFF
+
 
 #: Operations through the C library: written for one value only.
 THROUGH_LIBM = {"ex2": "exp2", "tanh": "tanh"}
@@ -71,7 +73,7 @@ def to_double(f: FunctionBuilder, kind: ScalarType, x: Value) -> Value:
     return f.cast("bitcast", f.or_(f.cast("bitcast", value, wide.type), sign), value.type)
 
 
-def from_double(f: FunctionBuilder, kind: ScalarType, x: Value, direction: str = "rn") -> Value:
+def from_double(f: FunctionBuilder, kind: ScalarType, x: Value, direction: str = "rn", nan: int = NAN) -> Value:
     """A double rounded to a half; every NaN becomes the one that GPUs write."""
     form = FORMATS[kind.name]
     i64, fraction = like(x, "i64"), form.precision - 1
@@ -89,7 +91,7 @@ def from_double(f: FunctionBuilder, kind: ScalarType, x: Value, direction: str =
     code = f.intrinsic("umin", code, limit)
     code = f.select(f.fcmp("oeq", size, real(float("inf"), x.type)), integer(form.infinity, i64), code)
     code = f.or_(code, f.and_(f.binary("lshr", bits, 48), 0x8000))
-    code = f.select(f.fcmp("uno", x, x), integer(NAN, i64), code)
+    code = f.select(f.fcmp("uno", x, x), integer(nan, i64), code)
     return f.resize(code, like(x, "i16"))
 
 
@@ -144,10 +146,11 @@ def limited(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
 
 def _single(f: FunctionBuilder, ins: Instruction, kind: ScalarType, to: ScalarType, sources: Sequence[Value]) -> Value:
     """An operation on halves of one kind."""
-    if ins.opcode == "neg":
-        return f.xor(sources[0], 0x8000)
-    if ins.opcode == "abs":
-        return f.and_(sources[0], 0x7FFF)
+    if ins.opcode in ("neg", "abs"):
+        (x,) = sources
+        result = f.xor(x, 0x8000) if ins.opcode == "neg" else f.and_(x, 0x7FFF)
+        missing = f.icmp("ugt", f.and_(x, 0x7FFF), FORMATS[kind.name].infinity)
+        return f.select(missing, integer(NAN, x.type), result)
     values = [to_double(f, kind, s) for s in sources]
     if ins.has("ftz"):
         values = [flush(f, kind, v) for v in values]
@@ -236,7 +239,7 @@ def _convert_one(f: FunctionBuilder, ins: Instruction, to: ScalarType, source: S
     value = to_integral(f, ins, value)
     if to.is_half:
         direction = next((m for m in ("rz", "rm", "rp") if ins.has(m)), "rn")
-        return from_double(f, to, limited(f, ins, value), direction)
+        return from_double(f, to, limited(f, ins, value), direction, half_of_nan(to, source))
     if to.is_float:
         narrow = f.cast("fptrunc", limited(f, ins, value), like(x, "float")) if to.bits == 32 else value
         return flush_single(f, narrow) if ins.has("ftz") else narrow

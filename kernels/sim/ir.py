@@ -79,6 +79,7 @@ class FunctionBuilder:
     def __init__(self, name: str, result: str, arguments: Sequence[tuple[str, str]], linkage: str = ""):
         self.head = f"define {linkage} {result} @{name}({', '.join(f'{t} %{n}' for t, n in arguments)})"
         self.arguments = {n: Value(t, f"%{n}") for t, n in arguments}
+        self.attributes = ""  # beside those of its module
         self.entry: list[str] = []
         self.lines: list[str] = []
         self.declarations: dict[str, str] = {}
@@ -86,7 +87,7 @@ class FunctionBuilder:
         self.terminated = False
 
     def text(self, attributes: str = "nounwind") -> str:
-        return "\n".join([f"{self.head} {attributes} {{", "entry:", *self.entry, *self.lines, "}"])
+        return "\n".join([f"{self.head} {attributes} {self.attributes} {{", "entry:", *self.entry, *self.lines, "}"])
 
     # -- plumbing --------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "mul24": "lo hi u32 s32",
         "mad24": "lo hi u32 s32",
         "fma": f"{_FLOATS} {_HALVES} {_ROUND} relu",
-        "div": f"{_INTS} {_FLOATS} rn ftz approx full",
+        "div": f"{_INTS} {_FLOATS} {_ROUND} approx full",
         "rem": _INTS,
         "sad": _INTS,
         "min": f"{_INTS} {_FLOATS} {_HALVES} ftz NaN",
@@ -71,8 +71,8 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "setp": f"{_ALL} {_HALVES} {_COMPARE} and or xor ftz",
         "set": f"{_ALL} {_HALVES} {_COMPARE} and or xor ftz",
         "cvt": f"u8 s8 {_INTS} {_FLOATS} {_HALVES} {_ROUND} relu rni rzi rmi rpi",
-        "sqrt": f"{_FLOATS} rn approx ftz",
-        "rcp": f"{_FLOATS} rn approx ftz",
+        "sqrt": f"{_FLOATS} {_ROUND} approx",
+        "rcp": f"{_FLOATS} {_ROUND} approx",
         "rsqrt": f"{_FLOATS} approx ftz",
         "ex2": f"f32 {_HALVES} approx ftz",
         "lg2": "f32 approx ftz",
@@ -117,8 +117,8 @@ MISSING = {
     "tex": "textures",
 }
 
-#: Directed rounding is done for these, in single precision.
-_DIRECTED = frozenset({"add", "sub", "mul", "fma", "mad", "cvt"})
+#: Directed rounding is done for these.
+_DIRECTED = frozenset({"add", "sub", "mul", "div", "fma", "mad", "sqrt", "rcp", "cvt"})
 
 SPECIAL_REGISTERS = frozenset(
     {f"%{r}.{d}" for r in ("tid", "ntid", "ctaid", "nctaid") for d in "xyz"}
@@ -219,8 +219,9 @@ def _can_round(instruction: Instruction) -> bool:
     if any(t.is_half for t in instruction.types):
         return instruction.opcode == "cvt"
     if instruction.opcode == "cvt":
-        return instruction.types[0] is TYPES["f32"] and instruction.types[1] is not TYPES["f32"]
-    return instruction.type is TYPES["f32"]
+        to, source = instruction.types[-2:]
+        return to.is_float and (not source.is_float or to.bits < source.bits)
+    return instruction.type.is_float
 
 
 def _known(function: Function, name: str) -> bool:
@@ -271,3 +272,8 @@ def result_type(ins: Instruction) -> ScalarType:
 def integer_of_nan(to: ScalarType, source: ScalarType) -> int:
     """What cvt makes of NaN, as bits: 0, or the highest bit alone where either type has 64 bits."""
     return 1 << (to.bits - 1) if source.bits == 64 or to.bits == 64 else 0
+
+
+def half_of_nan(to: ScalarType, source: ScalarType) -> int:
+    """What cvt makes of NaN in half precision, as bits: from double precision the hardware takes another way."""
+    return {"f16": 0x7E00, "bf16": 0x7FC0}[to.name] if source.name == "f64" else 0x7FFF

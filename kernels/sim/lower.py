@@ -12,6 +12,7 @@ from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
 from .cfg import CARRY, TAKE_CARRY, Block, destinations, is_branch, is_return
 from .context import NO_SITE, Slot, get
 from .control import Control
+from .conversion import flush
 from .faults import STOPPED
 from .frame import PREDICATE, Frame, WarpMemory, literal
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, is_vector, module_text, vector
@@ -183,7 +184,7 @@ class _Lowering:
         lanes = not self.frame.all_uniform((a, b))
         kind = ins.type
         name = next(m for m in ins.modifiers if m != "ftz")
-        x, y = self.frame.read(a, kind, lanes), self.frame.read(b, kind, lanes)
+        x, y = (self._flushed(ins, self.frame.read(o, kind, lanes)) for o in (a, b))
         if kind.is_pair:
             first, second = (
                 compare(f, name, kind.element, half.half_of(f, x, i), half.half_of(f, y, i)) for i in (0, 1)
@@ -203,6 +204,9 @@ class _Lowering:
         else:
             self.frame.write(to, first, PREDICATE, guard)
 
+    def _flushed(self, ins: Instruction, x: Value) -> Value:
+        return flush(self.f, x) if ins.has("ftz") else x
+
     def _set_number(self, ins: Instruction, found: Value, lanes: bool, guard: Value | None) -> None:
         """set: all ones (or 1.0) where the comparison holds."""
         f = self.f
@@ -219,7 +223,7 @@ class _Lowering:
         if ins.opcode == "slct":
             lanes = not self.frame.all_uniform((a, b, c))
             test = ins.types[-1]
-            x = self.frame.read(c, test, lanes)
+            x = self._flushed(ins, self.frame.read(c, test, lanes))
             zero = literal(Immediate(0), test, x.type)
             condition = f.fcmp("oge", x, zero) if test.is_float else f.icmp("sge", x, zero)
         elif self.frame.all_uniform((c,)):

@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from . import numpy_half
-from .isa import integer_of_nan
+from .isa import half_of_nan, integer_of_nan
 from .ptx import Instruction
 from .types import TYPES, ScalarType, bits_type
 
@@ -80,28 +80,17 @@ def _direction(ins: Instruction) -> str:
     return next((m for m in ("rz", "rm", "rp") if ins.has(m)), "rn")
 
 
-def round_to_single(high: Lanes, low: Lanes, direction: str) -> Lanes:
-    """The float32 of the exact sum high + low, where |low| is at most half an ulp of the float64 `high`."""
+def round_to_single(high: Lanes, low: Lanes) -> Lanes:
+    """The float32 nearest to the exact sum high + low, where |low| is at most half an ulp of the float64 `high`."""
     near = high.astype(np.float32)
-    if direction == "rn":
-        # Rounding twice is wrong only if `high` is a tie of two float32; then `low` decides.
-        below = np.nextafter(near, np.float32(-np.inf)).astype(F64)
-        above = np.nextafter(near, np.float32(np.inf)).astype(F64)
-        wide = near.astype(F64)
-        tie_up = (high - wide == above - high) & (low > 0)
-        tie_down = (wide - high == high - below) & (low < 0)
-        near = np.where(tie_up, above.astype(np.float32), near)
-        return np.where(tie_down, below.astype(np.float32), near)
-    error = near.astype(F64) - high  # exact; the sum lies above `near` where low > error
-    above_near = np.where(np.isinf(near) & np.isfinite(high), near < 0, low > error)
-    below_near = np.where(np.isinf(near) & np.isfinite(high), near > 0, low < error)
-    up = {"rp": True, "rm": False}.get(direction)
-    down = np.nextafter(near, np.float32(-np.inf))
-    rise = np.nextafter(near, np.float32(np.inf))
-    positive = high > 0
-    go_down = below_near & (positive if up is None else not up)
-    go_up = above_near & (~positive if up is None else up)
-    return np.where(go_down, down, np.where(go_up, rise, near)).astype(np.float32)
+    # Rounding twice is wrong only if `high` is a tie of two float32; then `low` decides.
+    below = np.nextafter(near, np.float32(-np.inf)).astype(F64)
+    above = np.nextafter(near, np.float32(np.inf)).astype(F64)
+    wide = near.astype(F64)
+    tie_up = (high - wide == above - high) & (low > 0)
+    tie_down = (wide - high == high - below) & (low < 0)
+    near = np.where(tie_up, above.astype(np.float32), near)
+    return np.where(tie_down, below.astype(np.float32), near)
 
 
 def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
@@ -112,20 +101,56 @@ def two_sum(a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
     return total, np.where(np.isfinite(total), error, 0.0)
 
 
+#: What an operation on finite numbers gives exactly; None where that is no number.
+Exact = Callable[..., Fraction | None]
+
+
+def _directed(ins: Instruction, exact: Exact, near: Lanes, *s: Lanes) -> Lanes:
+    """The nearest results, or those in the instruction's direction."""
+    direction = _direction(ins)
+    if direction == "rn":
+        return near
+    rows = zip(near.tolist(), *(x.tolist() for x in s))
+    return np.array([_in_direction(ins, exact, direction, near.dtype, n, row) for n, *row in rows], near.dtype)
+
+
+def _in_direction(
+    ins: Instruction, exact: Exact, direction: str, dtype: np.dtype, near: float, row: list[float]
+) -> float:
+    result = exact(*map(Fraction, row)) if all(map(math.isfinite, row)) else None
+    if result is None:
+        return near
+    if result:
+        return rounded(result, dtype, direction)
+    if direction == "rm" and ins.opcode in ("add", "sub", "fma", "mad"):  # -0 from unlike signs
+        first = math.prod(math.copysign(1, x) for x in row[:-1])
+        last = math.copysign(1, row[-1]) * (-1 if ins.opcode == "sub" else 1)
+        return -0.0 if first != last else near
+    return near
+
+
+def rounded(exact: Fraction, dtype: np.dtype, direction: str) -> float:
+    """The float of a type next to a number that is not 0, in a direction; doubles hold every float32."""
+    info = np.finfo(dtype)
+    size, negative = abs(exact), exact < 0
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    exponent -= size < Fraction(2) ** exponent
+    unit = Fraction(2) ** (max(exponent, int(info.minexp)) - info.nmant)
+    whole, rest = divmod(size, unit)
+    outward = direction == ("rm" if negative else "rp")
+    up = (outward and rest > 0) or (direction == "rn" and (rest * 2 > unit or (rest * 2 == unit and whole % 2 == 1)))
+    value = (whole + up) * unit
+    if value > Fraction(float(info.max)):
+        return math.copysign(math.inf if outward or direction == "rn" else float(info.max), -negative)
+    return math.copysign(float(value), -negative)
+
+
 def _fma(ins: Instruction, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     if a.dtype == np.float32:
-        product = a.astype(F64) * b.astype(F64)  # exact
-        high, low = two_sum(product, c.astype(F64))
-        return _signed_zero(round_to_single(high, low, _direction(ins)), high, low, product, c, _direction(ins))
-    return np.array([_fma64(float(x), float(y), float(z)) for x, y, z in zip(a, b, c)], F64)
-
-
-def _signed_zero(result: Lanes, high: Lanes, low: Lanes, a: Lanes, b: Lanes, direction: str) -> Lanes:
-    """An exact zero from unlike signs is -0 when rounding down."""
-    if direction != "rm":
-        return result
-    exact = (high == 0) & (low == 0) & (np.signbit(a) != np.signbit(b))
-    return np.where(exact, np.float32(-0.0), result)
+        near = round_to_single(*two_sum(a.astype(F64) * b.astype(F64), c.astype(F64)))  # the product is exact
+    else:
+        near = np.array([_fma64(float(x), float(y), float(z)) for x, y, z in zip(a, b, c)], F64)
+    return _directed(ins, lambda x, y, z: x * y + z, near, a, b, c)
 
 
 def _fma64(a: float, b: float, c: float) -> float:
@@ -145,23 +170,35 @@ def _fma64(a: float, b: float, c: float) -> float:
 
 
 def _add(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
-    direction = _direction(ins)
-    if direction == "rn":
-        return a + b
-    high, low = two_sum(a.astype(F64), b.astype(F64))
-    return _signed_zero(round_to_single(high, low, direction), high, low, a, b, direction)
+    return _directed(ins, lambda x, y: x + y, a + b, a, b)
 
 
 def _sub(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
-    return a - b if _direction(ins) == "rn" else _add(ins, a, -b)
+    return _directed(ins, lambda x, y: x - y, a - b, a, b)
 
 
 def _mul(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
-    direction = _direction(ins)
-    if direction == "rn":
-        return a * b
-    product = a.astype(F64) * b.astype(F64)
-    return round_to_single(product, np.zeros_like(product), direction)
+    return _directed(ins, lambda x, y: x * y, a * b, a, b)
+
+
+def _divide(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
+    """div.approx multiplies by a reciprocal, which is flushed to 0 where the divisor is above 2**126."""
+    if ins.has("approx") and ins.opcode == "div":
+        huge = np.isfinite(b) & (np.abs(b) > 2.0**126)
+        return np.where(huge, a * np.copysign(np.float32(0), b), a / b)
+    return _directed(ins, lambda x, y: x / y if y else None, a / b, a, b)
+
+
+def _root(ins: Instruction, x: Lanes) -> Lanes:
+    return _directed(ins, lambda v: _exact_root(v) if v >= 0 else None, np.sqrt(x), x)
+
+
+def _exact_root(x: Fraction) -> Fraction:
+    """A square root to 128 bits; what is cut off leaves its trace in one bit more."""
+    shift = 256 + 2 * max(x.denominator.bit_length(), x.numerator.bit_length())
+    whole = math.isqrt((x.numerator << shift) // x.denominator)
+    remains = whole * whole * x.denominator != x.numerator << shift
+    return Fraction(2 * whole + remains, 1 << shift // 2 + 1)
 
 
 def _min_max(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
@@ -187,7 +224,7 @@ def _testp(ins: Instruction, x: Lanes) -> Lanes:
     tiny = np.finfo(x.dtype).tiny
     tests = {
         "finite": np.isfinite(x), "infinite": np.isinf(x), "number": ~np.isnan(x), "notanumber": np.isnan(x),
-        "normal": np.isfinite(x) & (np.abs(x) >= tiny), "subnormal": (np.abs(x) < tiny) & (x != 0),
+        "normal": np.isfinite(x) & ((np.abs(x) >= tiny) | (x == 0)), "subnormal": (np.abs(x) < tiny) & (x != 0),
     }  # fmt: skip
     return next(tests[m] for m in ins.modifiers if m in tests)
 
@@ -198,12 +235,12 @@ def _clear_sign(ins: Instruction, x: Lanes) -> Lanes:
 
 FLOAT: dict[str, Callable[..., Lanes]] = {
     "add": _add, "sub": _sub, "mul": _mul, "fma": _fma, "mad": _fma,
-    "div": lambda ins, a, b: a / b,
+    "div": _divide,
     "min": _min_max, "max": _min_max,
     "abs": _clear_sign,
     "neg": lambda ins, x: -x,
-    "sqrt": lambda ins, x: np.sqrt(x),
-    "rcp": lambda ins, x: x.dtype.type(1) / x,
+    "sqrt": _root,
+    "rcp": lambda ins, x: _divide(ins, np.ones_like(x), x),
     "rsqrt": _through_double(lambda x: 1.0 / np.sqrt(x)),
     "ex2": _through_double(np.exp2), "lg2": _through_double(np.log2),
     "sin": _through_double(np.sin), "cos": _through_double(np.cos), "tanh": _through_double(np.tanh),
@@ -250,8 +287,8 @@ def _quotient(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
 
 
 def _remainder(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
-    """Sign of the dividend; the remainder by zero is the dividend."""
-    return np.where(b == 0, a, a - _quotient(ins, a, b) * b)
+    """Sign of the dividend; the remainder by zero is all ones."""
+    return np.where(b == 0, np.array(-1).astype(a.dtype), a - _quotient(ins, a, b) * b)
 
 
 def _shift_left(ins: Instruction, a: Lanes, b: Lanes) -> Lanes:
@@ -273,11 +310,18 @@ def _funnel(ins: Instruction, low: Lanes, high: Lanes, by: Lanes) -> Lanes:
     return ((both << by.astype(np.uint64)) >> np.uint64(32)).astype(np.uint32)
 
 
+def _place(ins: Instruction, position: np.generic, length: np.generic) -> tuple[int, int]:
+    """Position and length of a field; of 32-bit fields the hardware looks at the low byte only."""
+    if ins.type.bits == 32:
+        return int(position) & 0xFF, int(length) & 0xFF
+    return min(int(position), 64), min(int(length), 64)
+
+
 def _extract(ins: Instruction, a: Lanes, position: Lanes, length: Lanes) -> Lanes:
     kind = ins.type
     out = []
     for x, p, n in zip(a, position, length):
-        value, p, n = int(x) & (2**kind.bits - 1), int(p) & 0xFF, int(n) & 0xFF
+        value, p, n = int(x) & (2**kind.bits - 1), *_place(ins, p, n)
         signed = kind.is_signed and n > 0
         sign = (value >> min(p + n - 1, kind.bits - 1)) & 1 if signed else 0
         field = (value >> p) & (2**n - 1) if p < kind.bits else 0
@@ -292,7 +336,7 @@ def _insert(ins: Instruction, a: Lanes, b: Lanes, position: Lanes, length: Lanes
     bits = ins.type.bits
     out = []
     for x, y, p, n in zip(a, b, position, length):
-        p, n = int(p) & 0xFF, int(n) & 0xFF
+        p, n = _place(ins, p, n)
         field = ((2**n - 1) << p) & (2**bits - 1)
         out.append((int(y) & ~field) | ((int(x) << p) & field))
     return np.array(out, ins.type.dtype)
@@ -438,16 +482,12 @@ def convert(ins: Instruction, x: Lanes) -> Lanes:
         if not to.is_float:
             return _to_integer(x, to, integer_of_nan(to, source))
         if to.bits == 32 and source.bits == 64:
-            x = round_to_single(x, np.zeros_like(x), _direction(ins))
+            x = _directed(ins, lambda v: v, x.astype(np.float32), x)
         x = x.astype(to.dtype)
         x = flush(x) if ins.has("ftz") else x
         return saturate(x) if ins.has("sat") else x
     if to.is_float:
-        if _direction(ins) == "rn":
-            return x.astype(to.dtype)
-        high_part = (x >> x.dtype.type(x.dtype.itemsize * 4)).astype(F64) * 2.0 ** (x.dtype.itemsize * 4)
-        low_part = (x & x.dtype.type(2 ** (x.dtype.itemsize * 4) - 1)).astype(F64)
-        return round_to_single(*two_sum(high_part, low_part), _direction(ins))
+        return _directed(ins, lambda v: v, x.astype(to.dtype), x)
     if ins.has("sat"):
         limits = np.iinfo(to.dtype)
         return np.array([min(max(int(v), limits.min), limits.max) for v in x], to.dtype)
@@ -474,7 +514,7 @@ def _convert_half(ins: Instruction, to: ScalarType, source: ScalarType, x: Lanes
     if integral:
         value = integral(value)
     if to.is_half:
-        return numpy_half.from_double(to, numpy_half.limited(ins, value), _direction(ins))
+        return numpy_half.from_double(to, numpy_half.limited(ins, value), _direction(ins), half_of_nan(to, source))
     if not to.is_float:
         return _to_integer(value, to, integer_of_nan(to, source))
     result = numpy_half.limited(ins, value).astype(to.dtype)

@@ -41,7 +41,7 @@ from .faults import (
 )
 from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, source_types
 from .launch import WARP, Launch
-from .numpy_alu import carry_chain, compare, evaluate, update
+from .numpy_alu import carry_chain, compare, evaluate, flush, update
 from .numpy_memory import Mark, Memory, Sync
 from .observer import Observer
 from .ptx import (
@@ -430,7 +430,7 @@ class _Warp:
         to, a, b, *rest = ins.operands
         kind = ins.type
         name = next(m for m in ins.modifiers if m not in ("ftz",))
-        x, y = self._read(a, kind), self._read(b, kind)
+        x, y = (self._flushed(ins, self._read(o, kind)) for o in (a, b))
         if kind.is_pair:
             pairs = zip(numpy_half.halves(x), numpy_half.halves(y))
             result, other = (compare(name, a, b, kind.element) for a, b in pairs)
@@ -452,12 +452,15 @@ class _Warp:
         else:
             self._write(to, result, active)
 
+    def _flushed(self, ins: Instruction, x: Lanes) -> Lanes:
+        return flush(x) if ins.has("ftz") else x
+
     def _select(self, ins: Instruction, active: Lanes) -> None:
         to, a, b, c = ins.operands
         if ins.opcode == "selp":
             choose, kind = self._read(c, TYPES["pred"]), ins.type
         else:
-            choose, kind = self._read(c, ins.types[-1]) >= 0, ins.types[0]
+            choose, kind = self._flushed(ins, self._read(c, ins.types[-1])) >= 0, ins.types[0]
         self._write(to, np.where(choose, self._read(a, kind), self._read(b, kind)), active)
 
     def _arithmetic(self, ins: Instruction, active: Lanes) -> None:

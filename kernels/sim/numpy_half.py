@@ -16,7 +16,7 @@ Lanes = np.ndarray
 F64 = np.float64
 
 #: What GPUs make of every NaN.
-NAN = np.uint16(0x7FFF)
+NAN = 0x7FFF
 
 
 def to_double(kind: ScalarType, x: Lanes) -> Lanes:
@@ -37,7 +37,7 @@ def _numbers(kind: ScalarType) -> Lanes:
     return np.append(values[:infinity], 2 * values[infinity - 1] - values[infinity - 2])
 
 
-def from_double(kind: ScalarType, x: Lanes, direction: str = "rn") -> Lanes:
+def from_double(kind: ScalarType, x: Lanes, direction: str = "rn", nan: int = NAN) -> Lanes:
     """Doubles rounded to halves: to the nearer neighbour, a tie to the even code."""
     numbers = _numbers(kind)
     infinity = len(numbers) - 1
@@ -56,7 +56,7 @@ def from_double(kind: ScalarType, x: Lanes, direction: str = "rn") -> Lanes:
         outward = (x > 0) if direction == "rp" else (x < 0) if direction == "rm" else np.zeros(x.shape, bool)
         code = np.where((code == infinity) & ~outward, infinity - 1, code)
     code = np.where(np.isinf(x), infinity, code) | np.where(np.signbit(x), 0x8000, 0)
-    return np.where(np.isnan(x), NAN, code).astype(np.uint16)
+    return np.where(np.isnan(x), nan, code).astype(np.uint16)
 
 
 def halves(pair: Lanes) -> tuple[Lanes, Lanes]:
@@ -87,10 +87,9 @@ def evaluate(ins: Instruction, s: list[Lanes], compare: Callable[..., Lanes]) ->
 
 
 def _single(ins: Instruction, kind: ScalarType, to: ScalarType, s: list[Lanes], compare: Callable[..., Lanes]) -> Lanes:
-    if ins.opcode == "neg":
-        return s[0] ^ np.uint16(0x8000)
-    if ins.opcode == "abs":
-        return s[0] & np.uint16(0x7FFF)
+    if ins.opcode in ("neg", "abs"):
+        result = s[0] ^ np.uint16(0x8000) if ins.opcode == "neg" else s[0] & np.uint16(0x7FFF)
+        return np.where(np.isnan(to_double(kind, s[0])), NAN, result)
     values = [to_double(kind, x) for x in s]
     if ins.has("ftz"):
         values = [_flush(kind, v) for v in values]

@@ -33,12 +33,12 @@ class Engine:
     def __init__(self):
         self._ptx = {}
 
-    def ptx(self, source: str) -> str:
-        if source.lstrip().startswith(".version"):
+    def ptx(self, source: str, options: tuple[str, ...] = ()) -> str:
+        if source.lstrip().startswith((".version", "//")):
             return source
-        if source not in self._ptx:
-            self._ptx[source] = compile_ptx(source)
-        return self._ptx[source]
+        if (source, options) not in self._ptx:
+            self._ptx[source, options] = compile_ptx(source, options=options)
+        return self._ptx[source, options]
 
     def once(self, executor, source, grid, block, args, undefined=(), kernel=None, **options) -> Outcome:
         program = sim.load(self.ptx(source))

@@ -158,10 +158,13 @@ def test_min_and_max_know_nan_and_the_sign_of_zero(engine, op, kind):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_sign_operations_touch_no_other_bit(engine, kind):
+def test_sign_operations_touch_no_other_bit_of_a_number(engine, kind):
     (x,) = codes(1)
-    assert (engine.opcode(f"neg.{kind} %out, %s0;", "b16", ("b16",), [x]) == x ^ 0x8000).all()
-    assert (engine.opcode(f"abs.{kind} %out, %s0;", "b16", ("b16",), [x]) == x & 0x7FFF).all()
+    missing = np.array([math.isnan(value(kind, int(c))) for c in x])
+    negated = engine.opcode(f"neg.{kind} %out, %s0;", "b16", ("b16",), [x])
+    assert (negated == np.where(missing, NAN, x ^ 0x8000)).all()
+    size = engine.opcode(f"abs.{kind} %out, %s0;", "b16", ("b16",), [x])
+    assert (size == np.where(missing, NAN, x & 0x7FFF)).all()
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -216,6 +219,11 @@ def test_pairs_are_compared_half_by_half(engine, kind):
     assert masks.tolist() == [0xFFFF * a + 0xFFFF0000 * b for a, b in zip(*less)]
 
 
+def nan_from(source: str, kind: str) -> int:
+    """What an H100 makes of NaN: from double precision another one."""
+    return {"f16": 0x7E00, "bf16": 0x7FC0}[kind] if source == "f64" else NAN
+
+
 # -- conversions -----------------------------------------------------------------------------------
 
 
@@ -243,6 +251,8 @@ def test_floats_become_halves_in_every_direction(engine, kind, direction, source
     got = engine.opcode(f"cvt.{direction}.{kind}.{source} %out, %s0;", "b16", (source,), [x])
 
     def expected(v) -> int:
+        if np.isnan(v):
+            return nan_from(source, kind)
         exact = Fraction(float(v)) if np.isfinite(v) else float(v)
         return code(kind, exact, direction, negative=bool(np.signbit(v)))
 
@@ -257,7 +267,7 @@ def test_every_half_becomes_its_float_and_back(engine, kind):
         wanted = [value(kind, int(c)) for c in every]
         assert all(g == w or (math.isnan(g) and math.isnan(w)) for g, w in zip(got.tolist(), wanted))
         back = engine.opcode(f"cvt.rn.{kind}.{to} %out, %s0;", "b16", (to,), [got])
-        assert back.tolist() == [NAN if math.isnan(w) else int(c) for c, w in zip(every, wanted)]
+        assert back.tolist() == [nan_from(to, kind) if math.isnan(w) else int(c) for c, w in zip(every, wanted)]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

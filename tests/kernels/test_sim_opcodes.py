@@ -74,7 +74,7 @@ BINARY = {
     "mul.lo": lambda x, y, k: x * y,
     "mul.hi": lambda x, y, k: (x * y) >> bits(k),
     "div": lambda x, y, k: quotient(x, y) if y else -1,
-    "rem": lambda x, y, k: x - quotient(x, y) * y if y else x,
+    "rem": lambda x, y, k: x - quotient(x, y) * y if y else -1,
     "min": lambda x, y, k: min(x, y),
     "max": lambda x, y, k: max(x, y),
 }
@@ -189,8 +189,10 @@ def test_funnel_shifts(engine, side, mode):
 
 
 def extracted(x: int, at: int, length: int, kind: str) -> int:
-    """bfe, bit by bit as the manual's pseudo code has it."""
-    at, length, msb = at & 255, length & 255, bits(kind) - 1
+    """bfe, bit by bit as the manual's pseudo code has it; of 32-bit fields the low byte of the numbers counts."""
+    msb = bits(kind) - 1
+    if msb == 31:
+        at, length = at & 255, length & 255
     sign = 0 if kind[0] == "u" or length == 0 else (x >> min(at + length - 1, msb)) & 1
     value = 0
     for i in range(msb + 1):
@@ -403,7 +405,10 @@ def test_float_arithmetic_rounds_to_nearest(engine, op, kind):
 def test_approximate_division_is_the_rounded_one(engine, op):
     a, b = columns = table(("f32", "f32"))
     with np.errstate(all="ignore"):
-        same(engine.opcode(f"{op} %out, %s0, %s1;", "f32", ("f32", "f32"), columns), a / b)
+        quotients = a / b
+        if "approx" in op:  # its reciprocal is flushed to 0 where the divisor is huge
+            quotients = np.where(np.isfinite(b) & (abs(b) > 2.0**126), a * np.copysign(np.float32(0), b), quotients)
+    same(engine.opcode(f"{op} %out, %s0, %s1;", "f32", ("f32", "f32"), columns), quotients)
 
 
 FLOAT_UNARY = {
@@ -444,17 +449,17 @@ def test_approximate_functions_are_within_half_an_ulp(engine, op):
     assert np.all(error <= 0.50001 * np.spacing(np.abs(got[finite])))
 
 
-def rounded(exact: Fraction, direction: str) -> np.float32:
-    """An exact value in float32, rounded in a direction, by searching the neighbours of the nearest."""
-    near = np.float32(float(exact))
-    candidates = sorted({np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))})
+def rounded(exact: Fraction, direction: str, kind: type = np.float32) -> np.floating:
+    """An exact value as a float, rounded in a direction, by searching the neighbours of the nearest."""
+    near = kind(float(exact))
+    candidates = sorted({np.nextafter(near, kind(-np.inf)), near, np.nextafter(near, kind(np.inf))})
     below = [c for c in candidates if Fraction(float(c)) <= exact]
     above = [c for c in candidates if Fraction(float(c)) >= exact]
     if direction == "rm" or (direction == "rz" and exact > 0):
         return below[-1]
     if direction in ("rp", "rz"):
         return above[0]
-    return min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(np.uint32)) & 1))
+    return min(candidates, key=lambda c: (abs(Fraction(float(c)) - exact), int(c.view(f"u{c.nbytes}")) & 1))
 
 
 def test_fma_overflows_to_infinity_of_its_sign(engine):
@@ -463,18 +468,56 @@ def test_fma_overflows_to_infinity_of_its_sign(engine):
     assert got.tolist() == [math.inf, -math.inf, math.inf]
 
 
+EXACT = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+    "fma": lambda x, y, z: x * y + z,
+    "rcp": lambda x: 1 / x,
+}
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
 @pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("op", ["add", "sub", "mul", "fma"])
-def test_directed_rounding_is_exact(engine, op, direction):
+@pytest.mark.parametrize("op", EXACT)
+def test_directed_rounding_is_exact(engine, op, direction, kind):
     rng = np.random.default_rng(8)
-    count = 3 if op == "fma" else 2
-    columns = [(rng.standard_normal(200) * 2.0 ** rng.integers(-30, 30, 200)).astype(np.float32) for _ in range(count)]
+    count = EXACT[op].__code__.co_argcount
+    columns = [(rng.standard_normal(200) * 2.0 ** rng.integers(-30, 30, 200)).astype(dtype(kind)) for _ in range(count)]
     operands = ", ".join(f"%s{n}" for n in range(count))
-    got = engine.opcode(f"{op}.{direction}.f32 %out, {operands};", "f32", ("f32",) * count, columns)
+    got = engine.opcode(f"{op}.{direction}.{kind} %out, {operands};", kind, (kind,) * count, columns)
     for row, value in zip(zip(*columns), got):
-        x = [Fraction(float(v)) for v in row]
-        exact = {"add": x[0] + x[1], "sub": x[0] - x[1], "mul": x[0] * x[1], "fma": x[0] * x[1] + x[-1]}[op]
-        assert value == rounded(exact, direction)
+        exact = EXACT[op](*(Fraction(float(v)) for v in row))
+        assert value == rounded(exact, direction, dtype(kind).type)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
+def test_directed_square_roots_are_next_to_the_exact_one(engine, direction, kind):
+    real = dtype(kind).type
+    x = abs(table((kind,), seed=5)[0])
+    x = np.concatenate([x[np.isfinite(x)], np.arange(30, dtype=x.dtype) ** 2])
+    got = engine.opcode(f"sqrt.{direction}.{kind} %out, %s0;", kind, (kind,), [x])
+    for v, root in zip(x, got):
+        square, exact = Fraction(float(root)) ** 2, Fraction(float(v))
+        if direction == "rp":
+            assert square >= exact
+            assert square == exact or Fraction(float(np.nextafter(root, real(0)))) ** 2 < exact
+        else:
+            assert square <= exact
+            assert square == exact or Fraction(float(np.nextafter(root, real(np.inf)))) ** 2 > exact
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize(("direction", "expected"), [("rm", -0.0), ("rp", 0.0), ("rz", 0.0)])
+def test_an_exact_zero_has_the_sign_of_its_direction(engine, direction, expected, kind):
+    x = np.array([1.5, -2.0, 0.0, -0.0], dtype(kind))
+    zero = engine.opcode(f"sub.{direction}.{kind} %out, %s0, %s0;", kind, (kind,), [x])
+    assert zero.tobytes() == np.full(4, expected, dtype(kind)).tobytes()
+    largest = np.full(1, np.finfo(dtype(kind)).max)
+    beyond = engine.opcode(f"add.{direction}.{kind} %out, %s0, %s0;", kind, (kind,), [largest])
+    assert beyond[0] == (np.inf if direction == "rp" else largest[0])
 
 
 @pytest.mark.parametrize("kind", ["f32", "f64"])
@@ -521,7 +564,7 @@ CLASSES = {
     "infinite": np.isinf,
     "number": lambda x: ~np.isnan(x),
     "notanumber": np.isnan,
-    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= np.finfo(x.dtype).tiny) | (x == 0)),
     "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
 }
 
@@ -563,10 +606,19 @@ def test_integers_become_the_nearest_float(engine, to, source):
 
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
-def test_integers_become_floats_in_every_direction(engine, direction, source):
+@pytest.mark.parametrize("to", ["f32", "f64"])
+def test_integers_become_floats_in_every_direction(engine, to, direction, source):
     (a,) = columns = table((source,))
-    got = engine.opcode(f"cvt.{direction}.f32.{source} %out, %s0;", "f32", (source,), columns)
-    same(got, np.array([rounded(Fraction(int(x)), direction) for x in a], np.float32))
+    got = engine.opcode(f"cvt.{direction}.{to}.{source} %out, %s0;", to, (source,), columns)
+    same(got, np.array([rounded(Fraction(int(x)), direction, dtype(to).type) for x in a], dtype(to)))
+
+
+def test_flushed_comparisons_take_subnormals_for_zero(engine):
+    x, y = np.array([[-1e-40, 1e-40, 1e-40, -1.0], [0.0, 0.0, 2e-40, -1e-40]], np.float32)
+    less = engine.opcode("setp.lt.ftz.f32 %p0, %s0, %s1; selp.u32 %out, 1, 0, %p0;", "u32", ("f32", "f32"), [x, y])
+    assert less.tolist() == [0, 0, 0, 1]
+    chosen = engine.opcode("slct.ftz.u32.f32 %out, 1, 0, %s0;", "u32", ("f32",), [x])
+    assert chosen.tolist() == [1, 1, 1, 0]
 
 
 ROUND = {"rni": lambda x: round(Fraction(x)), "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
