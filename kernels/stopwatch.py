@@ -81,6 +81,13 @@ def pause(us: float) -> None:
     _pause_kernel()((1,), (1,), (np.int64(min(us, _LONGEST_PAUSE_US) * 1e3),))
 
 
+def empty_launch_us() -> float:
+    """Device time of a kernel that does nothing, as a node of a graph: no launch takes less."""
+    empty = cupy_module().RawKernel('extern "C" __global__ void empty() {}', "empty")
+    work = Work(lambda: empty((1,), (32,), ()))
+    return in_turn({"empty": lambda _: work}, lambda _: None)["empty"].median_us
+
+
 def elapsed_us(enqueue: Enqueue, repeat: int = 3) -> float:
     """The least device time of some work, which has run once before: for choosing among ways to do it."""
     host_us = _host_us(enqueue)

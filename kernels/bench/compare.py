@@ -47,6 +47,7 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
             "bandwidth_gbs": round(bandwidth_gbs(cupy), 1),
             "peak_gflops": fp32_peak_gflops(),
             "load_peak_gwords": load_peak_gwords(),
+            "empty_launch_us": round(stopwatch.empty_launch_us(), 3),
         }
         for number, case in enumerate(todo):
             progress(number, len(todo), case.name)

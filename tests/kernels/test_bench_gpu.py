@@ -16,7 +16,7 @@ DEVICE = {
     "device_state": {"before": {"driver_version": "1.2", "held_down_by": "nothing"}, "after": {}},
     "versions": {"convladder": "0", "CuPy": "14.2"},
     "date": "2026-01-02T03:04:05+00:00",
-    "limits": {"bandwidth_gbs": 3000.0, "peak_gflops": 60_000.0, "load_peak_gwords": 8000.0},
+    "limits": {"empty_launch_us": 1.2, "bandwidth_gbs": 3000.0, "peak_gflops": 60_000.0, "load_peak_gwords": 8000.0},
 }
 
 
