@@ -89,7 +89,7 @@ def test_auto_says_what_it_chose_and_computes_it():
 
 
 def test_auto_takes_a_dense_method_where_no_sparse_rung_takes_the_geometry():
-    huge = ConvGeometry(N=70000, C=1, H=1, W=1, K=1, R=1, S=1)  # more images than a grid has blocks along z
+    huge = ConvGeometry(N=1, C=1, H=50_000, W=50_000, K=1, R=1, S=1)  # more than 2^31 elements
     assert choose(np.zeros((1, 1, 1, 1), np.float32), huge).method == "direct"
 
 
