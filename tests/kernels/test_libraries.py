@@ -97,6 +97,7 @@ def test_auto_takes_the_crossover_recorded_for_the_device(monkeypatch):
     methods = sys.modules["convladder.kernels.methods"]  # the package's attribute of that name is the function
     monkeypatch.setattr(methods, "device_facts", lambda: {"device": "Some GPU"})
     monkeypatch.setattr(methods, "_dense", lambda on: "cublas")
+    monkeypatch.setattr(methods, "_sparse", lambda geometry, on: "csr")
     monkeypatch.setattr(recorded, "crossover", lambda device, dense: 0.85)
     w = np.zeros((10, 1, 1, 1), np.float32)
     geometry = ConvGeometry(N=1, C=1, H=3, W=3, K=10, R=1, S=1)
