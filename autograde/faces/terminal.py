@@ -198,7 +198,7 @@ def traffic(seen: Traffic) -> RenderableType:
     parts: list[RenderableType] = []
     if seen.rows:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        for name in ("line", "source", "array", "requests", "lanes", "sectors", "ideal", "per req."):
+        for name in ("line", "source", "array", "requests", "lanes", seen.moved, "ideal", "per req."):
             right = name not in ("source", "array")
             table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="ellipsis")
         for row in seen.rows:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...kernels.result import Access, Branch, Counters
+from ...kernels.result import Access, Branch, Counters, SharedAccess
 
 #: A longer text is not shown line by line.
 _LONG = 80
@@ -17,12 +17,13 @@ _WASTE = 1.5
 
 @dataclass(frozen=True)
 class TrafficRow:
-    """One array's loads or stores at one source line."""
+    """One array's loads or stores at one source line. Where `shared` is set, `sectors` are wavefronts."""
 
     line: int
     text: str
     array: str
     op: str
+    shared: bool
     requests: int
     threads: int
     sectors: int
@@ -60,11 +61,17 @@ class Traffic:
     totals: list[str]
     lines: list[SourceLine] = field(default_factory=list)
 
+    @property
+    def moved(self) -> str:
+        """The heading of what is counted."""
+        return "moved" if any(row.shared for row in self.rows) else "sectors"
+
 
 def from_json(counters: Mapping[str, Any]) -> Counters:
     """Counters from `dataclasses.asdict` of them; keys that they do not have are left out."""
     known = {k: v for k, v in counters.items() if k in Counters.__dataclass_fields__}
     known["accesses"] = [_known(Access, a) for a in counters.get("accesses", ())]
+    known["shared"] = [_known(SharedAccess, a) for a in counters.get("shared", ())]
     known["branches"] = [_known(Branch, b) for b in counters.get("branches", ())]
     return Counters(**known)
 
@@ -75,18 +82,28 @@ def _known(kind: Any, values: Mapping[str, Any]) -> Any:
 
 def arrange(counters: Counters, source: str) -> Traffic:
     """Rows in the order of the source, with each line's own text; the text itself; totals as sentences."""
-    lines = source.expandtabs(4).splitlines()
-    sums: dict[tuple[int, str, str], list[int]] = {}
-    for a in counters.accesses:
-        cell = sums.setdefault((a.line, a.array, a.op), [0, 0, 0, 0])
-        for i, value in enumerate((a.requests, a.threads, a.sectors, a.sectors_ideal)):
-            cell[i] += value
+    lines = source.expandtabs(4).split("\n")
+    sums: dict[tuple[int, str, str, bool], tuple[int, int, int, int]] = {}
+    for key, figures in _figures(counters):
+        before = sums.get(key, (0, 0, 0, 0))
+        sums[key] = tuple(map(sum, zip(before, figures, strict=True)))  # type: ignore[assignment]
     rows = [
-        TrafficRow(line, lines[line - 1].strip() if 0 < line <= len(lines) else "", array, op, *cell)
-        for (line, array, op), cell in sorted(sums.items())
-        if cell[0]
+        TrafficRow(line, lines[line - 1].strip() if 0 < line <= len(lines) else "", array, op, shared, *figures)
+        for (line, array, op, shared), figures in sorted(sums.items())
+        if figures[0]
     ]
-    return Traffic(rows, list(_totals(counters)), _listing(lines, rows, counters.branches))
+    totals = list(_totals(counters))
+    if counters.shared:
+        totals.insert(0, "moved: 32-byte sectors, and wavefronts (passes through the 32 banks) of shared memory")
+    return Traffic(rows, totals, _listing(lines, rows, counters.branches))
+
+
+def _figures(counters: Counters) -> Iterable[tuple[tuple[int, str, str, bool], tuple[int, int, int, int]]]:
+    """((line, array, op, shared), (requests, threads, moved, ideal)) of every instruction."""
+    for a in counters.accesses:
+        yield (a.line, a.array, a.op, False), (a.requests, a.threads, a.sectors, a.sectors_ideal)
+    for s in counters.shared:
+        yield (s.line, s.array, s.op, True), (s.requests, s.threads, s.wavefronts, s.wavefronts_ideal)
 
 
 def _listing(lines: Sequence[str], rows: Sequence[TrafficRow], branches: Sequence[Branch]) -> list[SourceLine]:
@@ -120,6 +137,12 @@ def _totals(c: Counters) -> Iterable[str]:
         yield (
             f"{c.sectors():,} sectors ({_bytes(c.bytes_moved())}) for {c.requests():,} requests: "
             f"{excess:.2f} x the ideal {c.sectors_ideal():,}"
+        )
+    if c.shared:
+        excess = c.wavefronts() / max(1, c.wavefronts_ideal())
+        yield (
+            f"{c.wavefronts():,} wavefronts for {c.shared_requests():,} requests of shared memory: "
+            f"{excess:.2f} x the ideal {c.wavefronts_ideal():,}"
         )
     if c.executed_branches:
         share = c.divergent_branches / c.executed_branches

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from html.parser import HTMLParser
 from typing import Any
 
@@ -13,7 +15,7 @@ from convladder.autograde.faces.pictures import wrong_map
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
 from convladder.kernels.compiler import compile_ptx
 from convladder.kernels.errors import CompileError
-from convladder.kernels.result import Access, Branch, Counters
+from convladder.kernels.result import Access, Branch, Counters, SharedAccess
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\x1b]0;title\x07&amp;"
 TITLES = {"index": "Which input?", "direct": "The direct kernel", "explain": "In words"}
@@ -278,6 +280,25 @@ def test_counters_are_summed_by_line_array_and_direction_beside_the_lines_text()
     assert [r.per_request for r in seen.rows] == [18, 4]
 
 
+def test_shared_memory_is_counted_in_wavefronts() -> None:
+    counters = counted()
+    counters.shared = [SharedAccess(4, "tile", "load", 3, requests=4, threads=64, wavefronts=32, wavefronts_ideal=4)]
+    seen = traffic.arrange(counters, "\n\n\n  y[i] = tile[i];")
+    (row,) = (r for r in seen.rows if r.shared)
+    assert (row.array, row.requests, row.lanes, row.sectors, row.ideal, row.wasteful) == ("tile", 4, 16, 32, 4, True)
+    assert "32 wavefronts for 4 requests of shared memory: 8.00 x the ideal 4" in seen.totals
+    assert "load <code>tile</code> (shared)" in report.traffic_html(seen, "t")
+    assert traffic.from_json(asdict(counters)) == counters
+
+
+def test_every_line_of_a_kernel_is_listed_with_what_it_moves() -> None:
+    source = "// a\n__global__ void f() {\n  x[0];\n  y[0];\n\n}\n"
+    listed = traffic.arrange(counted(), source).lines
+    assert [(line.number, len(line.rows)) for line in listed] == [(2, 0), (3, 1), (4, 1), (5, 0), (6, 0)]
+    assert listed[0].branches == "2 of 8 branches split"
+    assert [line.number for line in traffic.arrange(counted(), source + "//\n" * 100).lines] == [2, 3, 4, 5]
+
+
 def test_totals_name_divergence_and_active_lanes() -> None:
     totals = " / ".join(traffic.arrange(counted(), "").totals)
     assert "2 of 8 branches divergent (25.0%)" in totals
@@ -286,9 +307,6 @@ def test_totals_name_divergence_and_active_lanes() -> None:
 
 
 def test_counters_survive_json() -> None:
-    import json
-    from dataclasses import asdict
-
     assert traffic.from_json(json.loads(json.dumps(asdict(counted())))) == counted()
 
 
