@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from . import half
 from .access import exists, number_of, row_of, split_access, widen
-from .addresses import WINDOW_BITS
+from .addresses import SHARED_WINDOW, WINDOW_BITS
 from .arithmetic import llvm_type
 from .context import Slot, get
 from .conversion import flush
@@ -108,7 +108,11 @@ def _atomic(operation: str, kind: ScalarType) -> FunctionBuilder:
         f.branch(exists(f, memory), found, lost)
         f.place(found)
         old = f.load(element, memory, align=1)
-        new = OPERATIONS[operation](f, kind, old, f.load(element, first, align=1), f.load(element, second, align=1))
+        operands = f.load(element, first, align=1), f.load(element, second, align=1)
+        new = OPERATIONS[operation](f, kind, old, *operands)
+        if operation == "add" and kind.name == "f32":  # shared memory keeps subnormals
+            is_shared = f.icmp("eq", number, SHARED_WINDOW)
+            new = f.select(is_shared, f.binary("fadd", old, operands[0]), new)
         f.store(new, memory, align=1)
         f.store(old, first, align=1)
         f.store(row_of(f, context, number), rows, f.mul(index, 8))

@@ -390,6 +390,7 @@ class _Lowering:
     def _access(self, pc: int, ins: Instruction) -> Value:
         """Number and flags of an access."""
         flags = (access.STORE if ins.opcode == "st" else 0) | (access.UNCOUNTED if ins.has("const") else 0)
+        flags |= access.GUESS if pc in self.entry.guesses else 0
         return integer(self.sites[pc] | flags << access.FLAG_SHIFT)
 
     def _load(self, pc: int, ins: Instruction, guard: Value | None) -> None:
@@ -404,16 +405,38 @@ class _Lowering:
         width = kind.size * ins.width
         active = self.mask if guard is None else guard
         site = self._access(pc, ins)
-        if self.frame.all_uniform((place,)) and not differs_by_lane(ins):
+        uniform = self.frame.all_uniform((place,)) and not differs_by_lane(ins)
+        if pc in self.entry.guesses:
+            self._load_carefully(ins, place, active, site, width, uniform)
+        elif uniform:
             address = f.add(*self._address(ins, place))
             name = "load_shared_uniform" if ins.has("shared") else "load_uniform"
             f.call("void", name, [self.context, address, active, site, integer(width, "i64")])
-            values = [f.load(llvm_type(kind), self.data, i * kind.size) for i in range(len(parts))]
         else:
             f.call("void", self._function("load", ins), [self.context, *self._row_address(ins, place), active, site])
+        if uniform:
+            values = [f.load(llvm_type(kind), self.data, i * kind.size) for i in range(len(parts))]
+        else:
             values = self._rows(llvm_type(kind), len(parts))
         for part, value in zip(parts, values):
             self.frame.write(part, value, kind, guard)
+
+    def _load_carefully(
+        self, ins: Instruction, place: Address, active: Value, request: Value, width: int, uniform: bool
+    ) -> None:
+        """A load that the fast functions know nothing of."""
+        f = self.f
+        site, flags = access.split_access(f, request)
+        size = integer(width, "i64")
+        access.fill_bytes(f, self.data, integer(width * (1 if uniform else LANES), "i64"))
+        if uniform:
+            address = f.add(*self._address(ins, place))
+            f.call("void", "careful_uniform", [self.context, address, active, site, size, flags])
+        else:
+            row = f.alloca(vector("i64"), align=64)
+            base, offset = self._row_address(ins, place)
+            f.store(f.add(base, f.splat(offset)), row, align=64)
+            f.call("void", "careful", [self.context, row, active, site, self.data, size, flags])
 
     def _function(self, op: str, ins: Instruction) -> str:
         """The library's function for a load or store."""

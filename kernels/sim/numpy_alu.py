@@ -443,12 +443,14 @@ def saturating(ins: Instruction, a: Lanes, b: Lanes, sign: int) -> Lanes:
 # -- atomic updates ----------------------------------------------------------------------------
 
 
-def update(ins: Instruction, old: np.generic, b: np.generic, c: np.generic | None = None) -> np.generic:
-    """What atom or red leaves in memory, for one lane; in single precision GPUs flush subnormals there."""
+def update(
+    ins: Instruction, is_shared: bool, old: np.generic, b: np.generic, c: np.generic | None = None
+) -> np.generic:
+    """What atom or red leaves in memory, for one lane; in single precision GPUs flush subnormals in global memory."""
     if ins.has("add"):
         if ins.type.is_half:
             return numpy_half.add(ins.type, np.array([old]), np.array([b]))[0]
-        if ins.type is TYPES["f32"]:
+        if ins.type is TYPES["f32"] and not is_shared:
             return flush(flush(np.array([old])) + flush(np.array([b])))[0]
         return np.add(old, b)
     operation = next(UPDATES[m] for m in ins.modifiers if m in UPDATES)

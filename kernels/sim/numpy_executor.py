@@ -645,8 +645,9 @@ class _Warp:
             if not memory.written[offset : offset + len(data)].all():
                 self.owner.record(pc, UNINITIALISED, number, self.first_thread + lane, self.block, address)
             self._record_race(READ_WRITE, me, address, memory.racing_writer(span, me))
-            self._record_race(UPDATED, me, address, memory.racing(memory.updaters, span, me))
-            memory.note(memory.readers, span, me)
+            if pc not in self.launch.entry.guesses:
+                self._record_race(UPDATED, me, address, memory.racing(memory.updaters, span, me))
+                memory.note(memory.readers, span, me)
             data[:] = place
             return
         if (data != place).any():
@@ -672,7 +673,7 @@ class _Warp:
                 touched.setdefault(number, []).append(offset)
                 memory = self.owner.memory[number].data[offset : offset + size]
                 old[lane] = memory.view(ins.type.dtype)[0]
-                new = update(ins, old[lane], *(v[lane] for v in values))
+                new = update(ins, number == SHARED_WINDOW, old[lane], *(v[lane] for v in values))
                 memory[:] = np.array([new], ins.type.dtype).view(np.uint8)
         self._count(pc, ins, touched, size, _bits(active))
         if to is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,7 +18,7 @@ from .addresses import window
 from .barriers import is_barrier, is_warp_barrier, number_of, split_votes
 from .calls import inline_calls
 from .isa import STOPS, WARP_FUNCTIONS, check_supported
-from .ptx import Address, Instruction, Name, ParamSlot, unsupported
+from .ptx import Address, Instruction, Name, ParamSlot, Register, unsupported
 
 
 @dataclass
@@ -136,6 +137,53 @@ class Entry:
     def read_registers(self) -> frozenset[str]:
         """The registers that any instruction reads."""
         return frozenset(r for ins in self.function.code for r in cfg.sources(ins))
+
+    @cached_property
+    def guesses(self) -> frozenset[int]:
+        """The pcs of loads at whose very address the kernel later compares and swaps.
+
+        Such a value is a guess that atomicCAS checks, as in every loop around it: the load does not race with updates.
+        """
+        code = self.function.code
+        swaps = [ins for ins in code if ins.opcode == "atom" and ins.has("cas")]
+        places = {(self._place(ins), ins.type.size) for ins in swaps}
+        compared = {r for ins in swaps for r in cfg.registers_of(ins.operands[2])}
+        before = None
+        while compared != before:  # through copies, against their direction
+            before = set(compared)
+            copies = (ins for ins in code if ins.opcode in ("mov", "cvt") and compared & set(cfg.destinations(ins)))
+            compared.update(r for ins in copies for r in cfg.sources(ins))
+        return frozenset(
+            pc
+            for pc, ins in enumerate(code)
+            if ins.opcode == "ld"
+            and compared & set(cfg.destinations(ins))
+            and is_access(ins)
+            and (self._place(ins), ins.type.size) in places
+        )
+
+    def _place(self, access: Instruction) -> tuple[str | None, int]:
+        """Register or variable that a load's or atom's address begins at, copies traced back, and the offset."""
+        address = access.operands[1]
+        assert isinstance(address, Address)
+        base, offset = address.base, address.offset
+        while isinstance(base, Register) and base.name in self._copies:
+            base = self._copies[base.name]
+        name = base.name if base else None
+        return name, offset + (base.offset if isinstance(base, Name) else 0)
+
+    @cached_property
+    def _copies(self) -> dict[str, Register | Name]:
+        """Registers that are written once, with a copy of another register or a variable's address."""
+        writes = Counter(register for ins in self.function.code for register in cfg.destinations(ins))
+        return {
+            ins.operands[0].name: ins.operands[1]
+            for ins in self.function.code
+            if ins.opcode in ("mov", "cvta")
+            and isinstance(ins.operands[0], Register)
+            and isinstance(ins.operands[1], Register | Name)
+            and writes[ins.operands[0].name] == 1
+        }
 
     def uses_result(self, ins: Instruction) -> bool:
         """Whether anything reads what an instruction leaves in its registers."""

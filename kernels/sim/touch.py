@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .access import (
+    GUESS,
     OVERWRITES,
     STORE,
     array_record,
@@ -267,9 +268,10 @@ class _Touch(_Lane):
         with f.when(f.and_(self.is_shared, exists(f, self.writer))):
             self.report_if(self.writer, "i32", self.tags.is_void, UNINITIALISED)
         self.report_race(self.writer, READ_WRITE, AuthorField.WRITER)
-        self.report_race(self.updater, UPDATED, AuthorField.UPDATER)
-        self.join(self.reader)
-        self.sign(AuthorField.READER)
+        with f.when(f.icmp("eq", f.and_(self.flags, GUESS), 0)):
+            self.report_race(self.updater, UPDATED, AuthorField.UPDATER)
+            self.join(self.reader)
+            self.sign(AuthorField.READER)
         copy_bytes(f, self.data, self.memory, self.width)
 
     def _store(self) -> None:
