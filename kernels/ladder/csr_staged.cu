@@ -4,23 +4,26 @@
  * rowptr       device, K+1 int
  * entries      device, nnz pairs (col, bits of val), col = (ch*rows + r*dilh)*pitch + s*dilw, ch in the filter's group
  * y            device, N*K*P*Q float, every element stored once
- * launch       grid (bands, groups*shares, N), block 32*WARPS, shared 4*floats bytes
+ * launch       grid (bands, groups*shares, N), block 32*WARPS / residents, shared 4*floats bytes
  * needs        the input rows under one output row, all channels of a group, in a block's shared memory;  N < 65536;
  *              N*C*H*W and N*K*P*Q < 2^31
  * over csr_images: an input float comes from global memory once for many filters, not once a multiply-add, and no
  * padded copy is made: one zero column parts two rows and serves both, and so do zero rows between channels. A warp
- * takes a filter at a time, with up to SLOTS outputs a lane in registers, and meets no barrier. One load from shared
- * memory a multiply-add is its limit, and one of eight bytes by all lanes a non-zero adds to it where SLOTS are few.
+ * takes a filter at a time, with up to SLOTS outputs a lane in registers, and meets no barrier. Where an image takes
+ * more than three bands, two blocks share a multiprocessor: one stages while the other multiplies. One load from
+ * shared memory a multiply-add is its limit; the load of a non-zero, eight bytes to every lane, adds to it where a lane
+ * has few outputs.
  */
 //@ const WARPS = 32
 //@ const SLOTS = 12
-//@ let budget = SHARED // 4 - WARPS - 31
 //@ let channels = C // groups
 //@ let pitch = W + padw
 //@ let window = (R - 1)*dilh + 1
-//@ let whole = (channels*(H + padh) + padh)*pitch + padw <= budget
-//@ let fitting = (budget - padw) // (channels*pitch)
-//@ let most = max(1, min(P, (fitting - window) // Uh + 1))
+//@ let room = SHARED // 4 - WARPS - 31
+//@ let whole = (channels*(H + padh) + padh)*pitch + padw <= room
+//@ let fitting = (room - padw) // (channels*pitch)
+//@ let residents = 1 + (P > 3*((fitting - window) // Uh + 1) and fitting >= 4*window)
+//@ let most = max(1, min(P, (fitting // residents - window) // Uh + 1))
 //@ let bands = cdiv(P, whole*P + (1 - whole)*most)
 //@ let band = cdiv(P, bands)
 //@ let rows = whole*(H + padh) + (1 - whole)*((band - 1)*Uh + window)
@@ -29,7 +32,31 @@
 //@ needs N*C*H*W < 2**31 and N*K*P*Q < 2**31
 //@ needs N < 65536 and groups*shares < 65536
 //@ needs C // groups*((R - 1)*dilh + 1)*(W + padw) + padw <= SHARED // 4 - 63
-//@ launch csr_staged grid=(bands, groups*shares, N) block=32*WARPS shared=4*floats
+//@ launch csr_staged grid=(bands, groups*shares, N) block=32*WARPS//residents shared=4*floats
+
+// The block, of THREADS threads: copies `height` rows of W floats of each channel among zeros.
+template <int THREADS>
+__device__ void stage(const float* __restrict__ from, float* to, int channels, int height, int W, int from_channel,
+                      int pitch, int to_channel, float* staged, int floats)
+{
+    for (int e = threadIdx.x; e < floats; e += THREADS) staged[e] = 0.0f;
+    __syncthreads();
+    if (height > 0) {                                   // else the band lies in the padding
+        // Element e of the rows is (c, h, w). Each step adds THREADS to e: the digits are added, no division.
+        int c = threadIdx.x / (height * W), h = threadIdx.x / W % height, w = threadIdx.x % W;
+        int c_step = THREADS / (height * W), h_step = THREADS / W % height, w_step = THREADS % W;
+        #pragma unroll 8
+        for (int e = threadIdx.x; e < channels * height * W; e += THREADS) {
+            to[c * to_channel + h * pitch + w] = from[c * from_channel + h * W + w];
+            w += w_step;
+            h += h_step + (w >= W);
+            w -= w >= W ? W : 0;
+            c += c_step + (h >= height);
+            h -= h >= height ? height : 0;
+        }
+    }
+    __syncthreads();
+}
 
 // One warp: the filters below k_end that it draws, at 32*SLOT output points of the staged band, from `first` on. UNIT:
 // strides of 1, where neighbouring points are neighbours in staged too, and the compiler can count slots in addresses.
@@ -66,7 +93,7 @@ __device__ void convolve(const float* staged, const int* rowptr, const int2* ent
 }
 
 __global__ void __launch_bounds__(32 * WARPS)
-csr_staged(const float* __restrict__ x, const int* rowptr, const int2* entries, float* y,
+csr_staged(const float* x, const int* rowptr, const int2* entries, float* y,
            int C, int H, int W, int K, int P, int Q, int Uh, int Uw, int padh, int padw, int groups, int shares,
            int band, int rows, int pitch, int floats)
 {
@@ -83,26 +110,15 @@ csr_staged(const float* __restrict__ x, const int* rowptr, const int2* entries, 
     int filters = (K / groups + shares - 1) / shares;
     int k_begin = g * (K / groups) + blockIdx.y % shares * filters;
     int k_end = min(k_begin + filters, (g + 1) * (K / groups));
-    if (threadIdx.x < WARPS) next[threadIdx.x] = k_begin;
-    for (int e = threadIdx.x; e < floats; e += 32 * WARPS) staged[e] = 0.0f;
-    __syncthreads();
+    int warps = blockDim.x / 32;
+    if (threadIdx.x < warps) next[threadIdx.x] = k_begin;
 
-    // Element e of the channels' rows is (ch, h, w). Each step adds 32*WARPS to e: the digits are added, no division.
-    if (height > 0) {                                   // else the band lies in the padding
-        x += (n * C + g * channels) * H * W + h0 * W;
-        int ch = threadIdx.x / (height * W), h = threadIdx.x / W % height, w = threadIdx.x % W;
-        int ch_step = 32 * WARPS / (height * W), h_step = 32 * WARPS / W % height, w_step = 32 * WARPS % W;
-        #pragma unroll 8
-        for (int e = threadIdx.x; e < channels * height * W; e += 32 * WARPS) {
-            staged[(ch * rows + h + h0 - top) * pitch + w + padw] = x[(ch * H + h) * W + w];
-            w += w_step;
-            h += h_step + (w >= W);
-            w -= w >= W ? W : 0;
-            ch += ch_step + (h >= height);
-            h -= h >= height ? height : 0;
-        }
-    }
-    __syncthreads();
+    const float* from = x + (n * C + g * channels) * H * W + h0 * W;
+    float* to = staged + (h0 - top) * pitch + padw;
+    if (warps == WARPS)
+        stage<32 * WARPS>(from, to, channels, height, W, H * W, pitch, rows * pitch, staged, floats);
+    else
+        stage<16 * WARPS>(from, to, channels, height, W, H * W, pitch, rows * pitch, staged, floats);
 
     // The outputs in rows of the pitch, so that neighbours are neighbours in staged too; those beyond Q are not stored.
     // They are cut into parts of at most SLOTS slots of 32; warps side by side share a part and its filters.
@@ -113,10 +129,10 @@ csr_staged(const float* __restrict__ x, const int* rowptr, const int2* entries, 
     int part_points = 32 * (unit ? SLOTS : 4);
     int parts = (points + part_points - 1) / part_points;
     int slots = unit ? (points + 32 * parts - 1) / (32 * parts) : 4;
-    int side = max(1, WARPS / parts);
+    int side = max(1, warps / parts);
     int team = threadIdx.x / 32 / side;
     y += n * K * P * Q + p0 * Q;
-    for (int part = team; part < parts; part += WARPS / side) {
+    for (int part = team; part < parts; part += warps / side) {
         int first = part * 32 * slots;
         #define CONVOLVE(SLOT, UNIT)                                                                                  \
             convolve<SLOT, UNIT>(staged, rowptr, entries, y, &next[team], k_end, first, points, across, lines, pitch, \

@@ -4,42 +4,36 @@
  * b       device, GB matrices of GK*GN float, 16-byte aligned
  * c       device, GB matrices of GM*GN float, 16-byte aligned, every element stored once
  * launch  grid (cdiv(GN, 256), cdiv(GM, 128), GB), block 256
- * needs   GM < 2^22, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * needs   GN % 4 == 0, GK % 4 == 0;  GM < 2^22, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
  * over gemm_blocked: 24 loads from shared memory, in 6 instructions, serve 128 multiply-adds; two pairs of tiles, so
- * one barrier a tile and no wait for global memory; 16 bytes a load from there too, where rows are multiples of that.
+ * one barrier a tile and no wait for global memory; 16 bytes a load from there too.
  */
+//@ needs GN % 4 == 0 and GK % 4 == 0
 //@ needs GM < 2**22 and GB < 65536
 //@ needs groups*GM*GK < 2**31 and GK*GN < 2**31 and GM*GN < 2**31
 //@ launch gemm_buffered grid=(cdiv(GN, 256), cdiv(GM, 128), GB) block=256
 
-// Four neighbours of a row, of which `left` lie before its end; zero outside of the matrix. EVEN: all four or none do.
-template <bool EVEN>
-__device__ float4 load4(const float* from, bool row_inside, int left)
+__global__ void __launch_bounds__(256)
+gemm_buffered(const float* a, const float* b, float* c, int GM, int GN, int GK, int groups)
 {
-    if (EVEN) return row_inside && left > 0 ? *(const float4*)from : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    return make_float4(row_inside && left > 0 ? from[0] : 0.0f, row_inside && left > 1 ? from[1] : 0.0f,
-                       row_inside && left > 2 ? from[2] : 0.0f, row_inside && left > 3 ? from[3] : 0.0f);
-}
-
-// One block's 128 x 256 elements of c. EVEN: the rows of a, b and c are multiples of 16 bytes.
-template <bool EVEN>
-__device__ void multiply(const float* a, const float* b, float* c, int GM, int GN, int GK,
-                         float (&a_tile)[2][8][132], float (&b_tile)[2][8][256])
-{
+    __shared__ __align__(16) float a_tile[2][8][132];   // [l][m], a turned round; 132 spreads its stores over the banks
+    __shared__ __align__(16) float b_tile[2][8][256];   // [l][i]
     int m0 = blockIdx.y * 128;
     int i0 = blockIdx.x * 256;
 
     // What this thread brings of each pair of tiles: four neighbours in row am of a, and in rows bl and bl + 4 of b.
     int am = threadIdx.x / 2, al = threadIdx.x % 2 * 4;
     int bl = threadIdx.x / 64, bi = threadIdx.x % 64 * 4;
-    a += (size_t)(m0 + am) * GK + al;
-    b += (size_t)bl * GN + i0 + bi;
+    a += (size_t)(blockIdx.z % groups) * GM * GK + (size_t)(m0 + am) * GK + al;     // one product an image and group
+    b += (size_t)blockIdx.z * GK * GN + (size_t)bl * GN + i0 + bi;
+    c += (size_t)blockIdx.z * GM * GN;
     float4 a_next, b_next[2];
 
-    auto bring = [&](int l0) {
-        a_next = load4<EVEN>(a + l0, m0 + am < GM, GK - l0 - al);
-        b_next[0] = load4<EVEN>(b + (size_t)l0 * GN, l0 + bl < GK, GN - i0 - bi);
-        b_next[1] = load4<EVEN>(b + (size_t)(l0 + 4) * GN, l0 + 4 + bl < GK, GN - i0 - bi);
+    auto bring = [&](int l0) {                          // four are inside together, as GN and GK are multiples of 4
+        float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        a_next = m0 + am < GM && l0 + al < GK ? *(const float4*)(a + l0) : zero;
+        b_next[0] = l0 + bl < GK && i0 + bi < GN ? *(const float4*)(b + (size_t)l0 * GN) : zero;
+        b_next[1] = l0 + 4 + bl < GK && i0 + bi < GN ? *(const float4*)(b + (size_t)(l0 + 4) * GN) : zero;
     };
     auto keep = [&](int buffer) {
         a_tile[buffer][al][am] = a_next.x;
@@ -50,8 +44,8 @@ __device__ void multiply(const float* a, const float* b, float* c, int GM, int G
         *(float4*)&b_tile[buffer][bl + 4][bi] = b_next[1];
     };
 
-    // What it computes: rows top + {0..3, 16..19}, columns left + {0..3, 32..35, 64..67, 96..99}. The 4 x 8
-    // threads of a warp cover 32 x 128, so that its loads from either tile meet in few words.
+    // What it computes: rows top + {0..3, 16..19}, columns left + {0..3, 32..35, 64..67, 96..99}. The 4 x 8 threads of
+    // a warp cover 32 x 128, so that its loads from either tile meet in few words.
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     int top = warp / 2 * 32 + lane / 8 * 4;
     int left = warp % 2 * 128 + lane % 8 * 4;
@@ -82,28 +76,10 @@ __device__ void multiply(const float* a, const float* b, float* c, int GM, int G
     #pragma unroll
     for (int j = 0; j < 8; j++) {
         int m = m0 + top + j / 4 * 16 + j % 4;
-        if (m >= GM) continue;
         #pragma unroll
         for (int h = 0; h < 16; h += 4) {
             int i = i0 + left + h / 4 * 32;
-            if (EVEN && i < GN) *(float4*)&c[(size_t)m * GN + i] = *(float4*)&sum[j][h];
-            #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (!EVEN && i + e < GN) c[(size_t)m * GN + i + e] = sum[j][h + e];
+            if (m < GM && i < GN) *(float4*)&c[(size_t)m * GN + i] = *(float4*)&sum[j][h];
         }
     }
-}
-
-__global__ void __launch_bounds__(256)
-gemm_buffered(const float* a, const float* b, float* c, int GM, int GN, int GK, int groups)
-{
-    __shared__ __align__(16) float a_tile[2][8][132];   // [l][m], a turned round; 132 spreads its stores over the banks
-    __shared__ __align__(16) float b_tile[2][8][256];   // [l][i]
-    a += (size_t)(blockIdx.z % groups) * GM * GK;       // one product an image and group
-    b += (size_t)blockIdx.z * GK * GN;
-    c += (size_t)blockIdx.z * GM * GN;
-    if (GN % 4 == 0 && GK % 4 == 0)
-        multiply<true>(a, b, c, GM, GN, GK, a_tile, b_tile);
-    else
-        multiply<false>(a, b, c, GM, GN, GK, a_tile, b_tile);
 }

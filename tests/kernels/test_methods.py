@@ -44,7 +44,7 @@ def refusal(method: str, g: ConvGeometry) -> str | None:
     """What a rung needs that the geometry has not; None where it takes it."""
     if method in UNGROUPED and g.groups > 1:
         return "needs groups == 1"
-    if method == "gemm_float4" and (g.P * g.Q % 4 or g.products % 4):
+    if method in ("gemm_float4", "gemm_buffered") and (g.P * g.Q % 4 or g.products % 4):
         return "needs GN % 4 == 0 and GK % 4 == 0"
     if method == "direct_registers" and (g.stride[0] > 1 or g.dilation[0] > 1 or g.R != g.S or g.R not in (1, 3, 5)):
         return "needs Uh == 1 and dilh == 1 and R == S"
@@ -88,6 +88,13 @@ def test_rungs_convolve_general_geometries(g, method, on):
     assert_convolves(g, method, on)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("method", [m for m in LADDER if m not in SIMPLE_ONLY])
+def test_rungs_convolve_a_layer_of_a_network(method, on):
+    g = ConvGeometry(N=1, C=128, H=28, W=28, K=128, R=3, S=3, pad=(1, 1))  # ResNet-50, res3a_branch2b
+    assert_convolves(g, method, on, sparsity=0.917562)
+
+
 @pytest.mark.parametrize("method", [m for m in LADDER if m.startswith("csr")])
 @pytest.mark.parametrize("sparsity", [0.5, 0.97, 1.0])
 def test_sparse_rungs_convolve_any_sparsity(method, sparsity, on):
@@ -99,11 +106,12 @@ def test_sparse_rungs_convolve_any_sparsity(method, sparsity, on):
     "g",
     [
         ConvGeometry(N=2, C=64, H=32, W=32, K=3, R=3, S=3, pad=(1, 1)),  # its input fills a block's shared memory twice
+        ConvGeometry(N=1, C=64, H=60, W=30, K=2, R=3, S=3, pad=(1, 1)),  # more than three times: two blocks reside
         ConvGeometry(N=1, C=4, H=2, W=600, K=2, R=3, S=1, pad=(60, 0)),  # some bands lie in the padding
         ConvGeometry(N=1, C=1, H=70, W=90, K=2, R=3, S=3, stride=(1, 2), pad=(1, 1), dilation=(2, 1)),  # many points
         ConvGeometry(N=1, C=2, H=3, W=3, K=150, R=1, S=1),  # more filters than blocks
     ],
-    ids=["bands", "padding", "points", "filters"],
+    ids=["bands", "residents", "padding", "points", "filters"],
 )
 def test_staging_cuts_the_input_into_bands(g, on):
     assert_convolves(g, "csr_staged", on, sparsity=0.9)
