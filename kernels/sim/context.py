@@ -22,6 +22,9 @@ class Slot(IntEnum):
     WARP_RECORDS = auto()  # table of WarpField records, by warp of a block
     EXTENTS = auto()  # for each site: begin and end of the shared array that it is meant for
     PATTERNS = auto()  # table of Pattern records, by site: the last pattern of lanes in shared memory
+    GROUPS = auto()  # for each group of loads of shared memory: see shared_groups.tables
+    GROUP_MEMBERS = auto()
+    GROUP_RECORDS = auto()  # table of GroupField records
     SHARED = auto()  # shared memory of the running block
     SHARED_BYTES = auto()
     DATA = auto()  # what the lanes of an access load or store, lane after lane
@@ -91,7 +94,7 @@ class ArrayField(IntEnum):
 
 
 class AuthorField(IntEnum):
-    """Who touched a granule, 1 + the number in the grid, and at which site."""
+    """Who touched a granule, 1 + the number in the grid, and at which site; the same five for readers and updaters."""
 
     WRITER = 0
     WRITER_SITE = 1
@@ -99,10 +102,12 @@ class AuthorField(IntEnum):
     READER_SITE = 3
     READER_BEFORE = 4  # the last reader that is not READER
     READER_BEFORE_SITE = 5
-    UPDATER = 6
-    UPDATER_SITE = 7
-    UPDATER_BEFORE = 8
-    UPDATER_BEFORE_SITE = 9
+    READER_LANES = 6  # the lanes that a tag of several lanes stands for
+    UPDATER = 7
+    UPDATER_SITE = 8
+    UPDATER_BEFORE = 9
+    UPDATER_BEFORE_SITE = 10
+    UPDATER_LANES = 11
 
 
 class WarpField(IntEnum):
@@ -153,7 +158,7 @@ class BlockField(IntEnum):
     DIVERGENT = 2
 
 
-ARRAY_FIELDS, AUTHOR_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS, WARP_FIELDS = 8, 10, 8, 8, 4, 4
+ARRAY_FIELDS, AUTHOR_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS, WARP_FIELDS = 8, 12, 8, 8, 4, 4
 PATTERN_BYTES = 192
 EVENT_CODES = 13
 

@@ -73,6 +73,7 @@ class _Driver:
         fill_bytes(f, get(f, context, Slot.SHARED, "ptr"), get(f, context, Slot.SHARED_BYTES), UNDEFINED)
         self._begin_epoch()
         put(f, context, Slot.BLOCK_TAG, get(f, context, Slot.EPOCH_TAG))
+        self._begin_epoch()
 
     def _begin_epoch(self) -> None:
         f, context = self.f, self.context

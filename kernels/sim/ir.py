@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -250,6 +250,18 @@ class FunctionBuilder:
         self.place(yes)
         yield
         self.place(after)
+
+    def value_if(self, condition: Value, code: Callable[[], Value], otherwise: int) -> Value:
+        """What the code gives if the condition holds, else an integer."""
+        start, after = self.label("start"), self.label("after")
+        yes, done = self.label("then"), self.label("done")
+        self.place(start)
+        self.branch(condition, yes, after)
+        self.place(yes)
+        found = code()
+        self.place(done)
+        self.place(after)
+        return self.value(found.type, f"phi {found.type} [{found.text}, %{done}], [{otherwise}, %{start}]")
 
     @contextmanager
     def each_lane(self, mask: Value) -> Iterator[Value]:

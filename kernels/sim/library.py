@@ -9,16 +9,18 @@ Accesses are named by the number of their site. Widths are the bytes of one lane
 
 from __future__ import annotations
 
-from . import driver, requests, shared_access, touch, warp_barrier
+from . import driver, requests, shared_access, shared_groups, touch, warp_barrier
 from .ir import module_text
 
 #: What compiled kernels and the accesses of a width call.
 NAMES = (
     "careful",
     "careful_uniform",
+    "check_group",
     "count",
     "count_banks",
     "count_by_array",
+    "fetch_shared",
     "load_shared_uniform",
     "load_uniform",
     "reach",
@@ -43,6 +45,9 @@ def base_module() -> str:
             requests.load_uniform(),
             shared_access.study(),
             shared_access.load_uniform(),
+            shared_groups.study(),
+            shared_groups.check(),
+            shared_groups.fetch(),
             warp_barrier.sync_warp(),
             driver.meet(),
             driver.drive(),

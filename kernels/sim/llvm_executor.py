@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
-from . import atomics, jit, pointers
+from . import atomics, jit, parallel, pointers
 from .addresses import LOCAL_WINDOW, split
 from .barriers import is_warp_barrier
 from .context import Slot
@@ -41,13 +41,17 @@ class Compiled:
 
 
 def run(launch: Launch) -> tuple[list[Fault], Counters]:
-    """Execute a launch: fast at first; if anything goes wrong, once more from the start, taking note of everything."""
+    """Execute a launch: fast at first, on all cores.
+
+    If anything goes wrong, or what one core does may depend on another, the arrays get their contents back, and all is
+    run once more from the start, in order, taking note of everything: so a report never depends on the machine.
+    """
     code = compiled(launch.program, launch.entry)
     if not launch.checks:
         return _run(launch, code, thorough=False).result()
     before = _copies(launch, code)
-    tables = _run(launch, code, thorough=False)
-    if tables.has_report:
+    tables = parallel.run(lambda: _Run(launch, code, thorough=False), launch)
+    if tables is None:
         launch.output = Output()
         for number, contents in before.items():
             launch.arrays[number].data[:] = contents
@@ -62,13 +66,27 @@ def _copies(launch: Launch, code: Compiled) -> dict[int, np.ndarray]:
     return {n: launch.arrays[n].data.copy() for n in range(1, len(launch.arrays)) if launch.is_among(n, changed)}
 
 
+class _Run:
+    """Machine code and the tables that it works on: runs any blocks of a launch, one after the other."""
+
+    def __init__(self, launch: Launch, code: Compiled, thorough: bool):
+        self.tables = Tables(launch, code.watch, code.frame_bytes, thorough)
+        self.warp = code.warp
+        self.instructions = len(launch.entry.function.code)
+        self.printer = _PRINTER(_print_on(launch))
+        self.tables.context[Slot.PRINTER] = ctypes.cast(self.printer, ctypes.c_void_p).value or 0
+
+    def blocks(self, begin: int, end: int) -> None:
+        self.tables.context[Slot.BLOCK] = begin
+        self.tables.context[Slot.BLOCK_END] = end
+        _call(self.tables.context, self.warp, self.instructions)
+
+
 def _run(launch: Launch, code: Compiled, thorough: bool) -> Tables:
-    tables = Tables(launch, code.watch, code.frame_bytes, thorough)
-    printer = _PRINTER(_print_on(launch))
-    tables.context[Slot.PRINTER] = ctypes.cast(printer, ctypes.c_void_p).value or 0
-    if launch.blocks and launch.threads_per_block:
-        _call(tables.context, code.warp, len(launch.entry.function.code))
-    return tables
+    run = _Run(launch, code, thorough)
+    if launch.threads_per_block:
+        run.blocks(0, launch.blocks)
+    return run.tables
 
 
 def _print_on(launch: Launch) -> Callable[[int, int, int, int], int]:

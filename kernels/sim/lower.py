@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import access, atomics, half, pointers, shared_access, warp_functions
+from . import access, atomics, half, pointers, shared_access, shared_groups, warp_functions
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW, window, window_change
 from .arithmetic import Arithmetic, carry_chain, compare, llvm_type
 from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
@@ -49,6 +49,9 @@ class _Lowering:
         self.arithmetic = Arithmetic()
         self.sites = {pc: i for i, pc in enumerate(entry.sites)}
         self.shared_granule = pointers.granule(entry, "shared")
+        found = shared_groups.find(entry)
+        self.groups = {pc: group for group, loads in enumerate(found) for pc in loads.pcs}
+        self.checked: dict[int, tuple[Value, Value]] = {}  # whether a group was found in order, and where it loads
         self.f = FunctionBuilder("warp", "i64", [("ptr", "context"), ("ptr", "frame"), ("i64", "from_block")])
         self.context = self.f.arguments["context"]
         uniformity = analyse(self.graph)
@@ -406,6 +409,9 @@ class _Lowering:
         active = self.mask if guard is None else guard
         site = self._access(pc, ins)
         uniform = self.frame.all_uniform((place,)) and not differs_by_lane(ins)
+        if pc in self.groups:
+            self.frame.write(to, self._load_of_group(pc, ins, site), kind, guard)
+            return
         if pc in self.entry.guesses:
             self._load_carefully(ins, place, active, site, width, uniform)
         elif uniform:
@@ -437,6 +443,43 @@ class _Lowering:
             base, offset = self._row_address(ins, place)
             f.store(f.add(base, f.splat(offset)), row, align=64)
             f.call("void", "careful", [self.context, row, active, site, self.data, size, flags])
+
+    def _load_of_group(self, pc: int, ins: Instruction, site: Value) -> Value:
+        """A load whose group is checked at once, at its first load."""
+        f = self.f
+        place = ins.operands[1]
+        assert isinstance(place, Address)
+        group = self.groups[pc]
+        base, offset = self._address(ins, place)
+        is_row = is_vector(base.type)
+        if group not in self.checked:
+            low = f.cast("trunc", base, vector("i32") if is_row else "i32")
+            addresses = f.add(f.resize(base, base.type), integer(window(SHARED_WINDOW), base.type))
+            row = addresses if is_row else f.splat(addresses)
+            fine = f.call("i1", "check_group", [self.context, row, self.mask, integer(group)])
+            self.checked[group] = fine, low
+        fine, low = self.checked[group]
+        fast, slow, done = f.label("fast"), f.label("slow"), f.label("done")
+        f.branch(fine, fast, slow)
+        f.place(fast)
+        where = f.add(low, integer(place.offset, low.type))
+        if is_row:
+            quick = f.call(vector("i32"), "fetch_shared", [self.context, where, self.mask])
+        else:
+            shared = get(f, self.context, Slot.SHARED, "ptr")
+            quick = f.load("i32", shared, f.cast("sext", where, "i64"), align=4)
+        f.jump(done)
+        f.place(slow)
+        if is_row:
+            f.call("void", self._function("load", ins), [self.context, base, offset, self.mask, site])
+        else:
+            width = integer(ins.type.size, "i64")
+            f.call("void", "load_shared_uniform", [self.context, f.add(base, offset), self.mask, site, width])
+        loaded = f.load(quick.type, self.data, align=4)
+        f.place(done)
+        both = f.value(quick.type, f"phi {quick.type} [{quick.text}, %{fast}], [{loaded.text}, %{slow}]")
+        kind = llvm_type(ins.type)
+        return f.cast("bitcast", both, vector(kind) if is_row else kind)
 
     def _function(self, op: str, ins: Instruction) -> str:
         """The library's function for a load or store."""

@@ -65,7 +65,7 @@ class _Scattered:
     def _where(self, base: Value, part: int) -> Value:
         f, access = self.f, self.access
         index = f.binary("lshr", access.low, access.granule.bit_length() - 1)
-        return _pointers(f, base, f.binary("shl", f.add(index, part), 2))
+        return pointers(f, base, f.binary("shl", f.add(index, part), 2))
 
     def load(self, base: Value, part: int) -> Value:
         return gather(self.f, _ROW, self._where(base, part), self.access.active)
@@ -83,7 +83,7 @@ class _Scattered:
         """Move the lanes' bytes between memory and DATA."""
         f, access = self.f, self.access
         if access.width == WORD:
-            where = _pointers(f, access.base, access.low)
+            where = pointers(f, access.base, access.low)
             if access.is_load:
                 f.store(gather(f, _ROW, where, access.active), access.data, align=64)
             else:
@@ -360,7 +360,7 @@ def _count_one_place(f: FunctionBuilder, tally: Value, active: Value, width: Val
 # -- rows of pointers ------------------------------------------------------------------------------
 
 
-def _pointers(f: FunctionBuilder, base: Value, offsets: Value) -> Value:
+def pointers(f: FunctionBuilder, base: Value, offsets: Value) -> Value:
     return f.value(f"<{LANES} x ptr>", f"getelementptr i8, {base}, {offsets}")
 
 

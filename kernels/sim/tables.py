@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..result import Counters, Fault
-from . import counters, faults, pointers, tags
+from . import counters, faults, pointers, shared_groups, tags
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW
 from .context import (
     ACCESS_FIELDS,
@@ -32,6 +34,7 @@ from .counters import AccessTally, Tally
 from .faults import Event
 from .launch import WARP, Buffer, Launch
 from .program import Entry
+from .shared_groups import GroupField
 
 
 class Watch:
@@ -42,6 +45,15 @@ class Watch:
         self.shared_granule = pointers.granule(entry, "shared")
         self.touched = pointers.touched(entry)
         self.updates_shared = pointers.updates_shared(entry)
+        heads, members = shared_groups.tables(entry, shared_groups.find(entry))
+        self.groups, self.group_members = np.array(heads, np.int64), np.array(members, np.int64)
+
+
+class Shadow(NamedTuple):
+    """The tags of an array's last writers and, if the entry loads from it, readers."""
+
+    writer: np.ndarray
+    reader: np.ndarray | None
 
 
 class Tables:
@@ -57,12 +69,14 @@ class Tables:
         self.sites = launch.entry.sites
         self.arrays = len(launch.arrays)
         self.kept: list[np.ndarray] = []
+        self.shadows: list[Shadow] = []
         self.context = np.zeros(len(Slot), np.int64)
         rows = self.arrays + MEMORY_ROWS
         self.events = np.zeros((len(self.sites), rows, EVENT_CODES, EVENT_FIELDS), np.int64)
         self.tallies = np.zeros((len(self.sites), rows, ACCESS_FIELDS), np.int64)
         self.blocks = np.zeros((len(launch.entry.graph.blocks), BLOCK_FIELDS), np.int64)
         self.patterns = aligned(np.zeros(PATTERN_BYTES * len(self.sites), np.uint8))
+        self.groups = aligned(np.zeros(GroupField.BYTES * len(watch.groups), np.uint8))
         self._fill_numbers()
         self._fill_pointers(frame_bytes)
 
@@ -98,6 +112,9 @@ class Tables:
             Slot.ACCESSES: self.tallies,
             Slot.BLOCKS: self.blocks,
             Slot.PATTERNS: self.patterns,
+            Slot.GROUPS: self.watch.groups,
+            Slot.GROUP_MEMBERS: self.watch.group_members,
+            Slot.GROUP_RECORDS: self.groups,
             Slot.PARAMS: np.frombuffer(launch.params + bytes(8), np.uint8),
             Slot.THREADS: self._threads(),
             Slot.DATA: aligned(np.zeros(16 * WARP, np.uint8)),
@@ -147,13 +164,16 @@ class Tables:
         fields += [ArrayField.READER] if fields and is_loaded else []
         fields += [ArrayField.UPDATER] if is_updated else []
         if fields:
-            self._add_tags(record, count, *fields)
+            made = self._add_tags(record, count, *fields)
+            self.shadows.append(Shadow(made[0], made[1] if len(made) > 1 else None))
 
-    def _add_tags(self, record: np.ndarray, count: int, *fields: ArrayField) -> None:
-        for field in fields:
-            record[field] = self._keep(np.zeros(count, np.uint32))
+    def _add_tags(self, record: np.ndarray, count: int, *fields: ArrayField) -> list[np.ndarray]:
+        made = [np.zeros(count, np.uint32) for _ in fields]
+        for field, tags_of_field in zip(fields, made):
+            record[field] = self._keep(tags_of_field)
         if self.thorough:
             record[ArrayField.AUTHORS] = self._keep(np.zeros((count, AUTHOR_FIELDS), np.uint32))
+        return made
 
     def _extents(self) -> np.ndarray:
         extents = np.zeros((len(self.sites), 2), np.int64)
@@ -181,6 +201,32 @@ class Tables:
     def has_report(self) -> bool:
         """Whether anything went wrong."""
         return bool(self.context[Slot.ORDER] or self.context[Slot.STOPPED])
+
+    @property
+    def is_over_budget(self) -> bool:
+        return bool(self.context[Slot.LAUNCH_BUDGET] < 0)
+
+    def overlaps(self, others: list[Tables]) -> bool:
+        """Whether any array element was stored to by one run and touched by another."""
+        for shadows in zip(*(t.shadows for t in [self, *others])):
+            written = np.zeros(len(shadows[0].writer), bool)
+            touched = written.copy()
+            for shadow in shadows:
+                here = shadow.writer != 0
+                there = here | (shadow.reader != 0) if shadow.reader is not None else here
+                if (here & touched).any() or (there & written).any():
+                    return True
+                written |= here
+                touched |= there
+        return False
+
+    def add(self, other: Tables) -> None:
+        """Put another run's account to this one's."""
+        for tables in (self, other):
+            tables.count_patterns()
+        self.tallies += other.tallies
+        self.blocks += other.blocks
+        self.context[Slot.LAUNCH_BUDGET] -= self.launch.launch_budget - other.context[Slot.LAUNCH_BUDGET]
 
     def result(self) -> tuple[list[Fault], Counters]:
         if not self.launch.checks:
@@ -227,20 +273,26 @@ class Tables:
             [int(n) for n in self.blocks[:, c]] for c in (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
         )
         tally = Tally(executions, lanes, divergent)
-        self._count_patterns()
+        self.count_patterns()
         numbers = {self.arrays + SHARED_ROW: SHARED_WINDOW}
         for site, row in np.argwhere(self.tallies[..., AccessField.THREADS]):
             fields = [int(v) for v in self.tallies[site, row, : len(AccessField)]]
             tally.accesses[self.sites[site], numbers.get(int(row), int(row))] = AccessTally(*fields)
         return tally
 
-    def _count_patterns(self) -> None:
+    def count_patterns(self) -> None:
         """Count the requests on shared memory whose pattern is the last that its site has seen."""
         words = self.patterns.view(np.int64).reshape(-1, PATTERN_BYTES // 8)
         first = Pattern.TALLY // 8
         each = words[:, first : first + len(AccessField)] * words[:, [Pattern.REPEATS // 8]]
         self.tallies[:, self.arrays + SHARED_ROW, : len(AccessField)] += each
         words[:, Pattern.REPEATS // 8] = 0
+        for group, (first, count, *_) in enumerate(self.watch.groups):
+            record = self.groups[group * GroupField.BYTES : (group + 1) * GroupField.BYTES].view(np.int64)
+            tally = record[GroupField.TALLY // 8 :][: len(AccessField)] * record[GroupField.REPEATS // 8]
+            sites = self.watch.group_members[first : first + count, 1]
+            self.tallies[sites, self.arrays + SHARED_ROW, : len(AccessField)] += tally
+            record[GroupField.REPEATS // 8] = 0
 
 
 def aligned(data: np.ndarray) -> np.ndarray:

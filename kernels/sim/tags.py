@@ -66,13 +66,16 @@ class Tags:
         blocks = f.and_(me, 0)
         return f.select(self.is_void(tag), f.or_(blocks, SEVERAL_BLOCKS), several)
 
-    def is_synced(self, tag: Value, me: Value, lane: Value) -> Value:
-        """Whether a foreign tag is of lanes of my warp that a __syncwarp put before me."""
+    def is_synced(self, tag: Value, me: Value, lane: Value, several: Value) -> Value:
+        """Whether a foreign tag is of lanes of my warp that a __syncwarp put before me.
+
+        several   the lanes that a tag of several lanes stands for
+        """
         f = self.f
         at = f.mul(f.cast("zext", lane, "i64"), 4)
         before = f.load("i32", get(f, self.context, Slot.SYNC_TAGS, "ptr"), at)
         lanes = f.load("i32", get(f, self.context, Slot.SYNC_LANES, "ptr"), at)
         theirs = f.and_(tag, (1 << LANE_BITS) - 1)
         one = f.icmp("ne", f.and_(f.binary("lshr", lanes, f.and_(theirs, 31)), 1), 0)
-        took_part = f.select(f.icmp("ult", theirs, SEVERAL_LANES), one, f.icmp("eq", lanes, -1))
+        took_part = f.select(f.icmp("ult", theirs, SEVERAL_LANES), one, f.icmp("eq", f.and_(several, f.not_(lanes)), 0))
         return f.and_(f.and_(self.in_my_warp(tag, me), f.icmp("ult", tag, before)), took_part)

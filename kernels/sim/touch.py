@@ -14,6 +14,7 @@ from .access import (
     OVERWRITES,
     STORE,
     array_record,
+    bit,
     copy_bytes,
     exists,
     extent,
@@ -43,6 +44,9 @@ from .tags import Tags
 
 _ZERO = integer(0, "i64")
 _NULL = Value("ptr", "null")
+
+#: Where the lanes of readers or updaters stand behind the first of their author's fields.
+_LANES = AuthorField.READER_LANES - AuthorField.READER
 
 
 def record() -> FunctionBuilder:
@@ -157,13 +161,13 @@ class _Lane:
     def report_race(self, shadow: Value, code: int, party: AuthorField) -> None:
         """Report the first granule on which nothing orders another thread before me, where there is such a shadow."""
         with self.f.when(exists(self.f, shadow)):
-            self.report_if(shadow, "i32", self._races, code, party)
+            self.report_if(shadow, "i32", lambda tag, g: self._races(tag, g, party), code, party)
 
     def report_if(
         self,
         shadow: Value,
         type_name: str,
-        test: Callable[[Value], Value],
+        test: Callable[[Value, Value], Value],
         code: int,
         party: AuthorField | None = None,
     ) -> None:
@@ -173,7 +177,7 @@ class _Lane:
         f.store(Value("i1", "false"), found)
         with self.granules() as g:
             tag = f.load(type_name, shadow, f.mul(g, int(type_name[1:]) // 8))
-            with f.when(f.and_(test(tag), f.not_(f.load("i1", found)))):
+            with f.when(f.and_(test(tag, g), f.not_(f.load("i1", found)))):
                 f.store(Value("i1", "true"), found)
                 known, unknown, after = f.label("known"), f.label("unknown"), f.label("reported")
                 if party is not None:
@@ -185,10 +189,11 @@ class _Lane:
                 self.report(code)
                 f.place(after)
 
-    def _races(self, tag: Value) -> Value:
+    def _races(self, tag: Value, granule: Value, party: AuthorField) -> Value:
         """Whether nothing orders what the tag stands for before me."""
         f, tags = self.f, self.tags
-        foreign = f.and_(tags.is_foreign(tag, self.me), f.not_(tags.is_synced(tag, self.me, self.lane)))
+        several = self._lanes(granule, party)
+        foreign = f.and_(tags.is_foreign(tag, self.me), f.not_(tags.is_synced(tag, self.me, self.lane, several)))
         elsewhere = f.and_(tags.is_elsewhere(tag), f.not_(self.is_shared))
         return f.or_(foreign, elsewhere)
 
@@ -199,13 +204,17 @@ class _Lane:
         with f.when(exists(f, self.written)), self.granules() as g:
             f.store(integer(1, "i8"), self.written, g)
 
-    def join(self, shadow: Value) -> None:
+    def join(self, shadow: Value, party: AuthorField) -> None:
         """Tag the granules with me and with those who were there before, if they are not ordered."""
         f = self.f
         with f.when(exists(f, shadow)), self.granules() as g:
             where = f.at(shadow, f.mul(g, 4))
             tag = f.load("i32", where)
-            f.store(f.select(self._races(tag), self.tags.with_reader(tag, self.me), self.me), where)
+            races = self._races(tag, g, party)
+            f.store(f.select(races, self.tags.with_reader(tag, self.me), self.me), where)
+            with f.when(exists(f, self.authors)):
+                before = f.select(races, self._lanes(g, party), integer(0))
+                f.store(f.or_(before, bit(f, self.lane)), self._author(g), 4 * (party + _LANES))
 
     def sign(self, party: AuthorField) -> None:
         """Note myself as the last writer, reader or updater; of the latter two the one before stays known."""
@@ -228,6 +237,15 @@ class _Lane:
 
     def _signature(self, author: Value, party: int) -> Signature:
         return self.f.load("i32", author, 4 * party), self.f.load("i32", author, 4 * (party + 1))
+
+    def _lanes(self, granule: Value, party: AuthorField) -> Value:
+        """The lanes that a tag of several lanes stands for; all of them where that is not known."""
+        f = self.f
+        if party is AuthorField.WRITER:
+            return integer(-1)
+        return f.value_if(
+            exists(f, self.authors), lambda: f.load("i32", self._author(granule), 4 * (party + _LANES)), -1
+        )
 
     def _last_other(self, granule: Value, party: AuthorField) -> Signature:
         """The last thread that did something and is not me."""
@@ -264,13 +282,13 @@ class _Touch(_Lane):
     def _load(self) -> None:
         f = self.f
         with f.when(exists(f, self.written)):
-            self.report_if(self.written, "i8", lambda tag: f.icmp("eq", tag, 0), UNINITIALISED)
+            self.report_if(self.written, "i8", lambda tag, g: f.icmp("eq", tag, 0), UNINITIALISED)
         with f.when(f.and_(self.is_shared, exists(f, self.writer))):
-            self.report_if(self.writer, "i32", self.tags.is_void, UNINITIALISED)
+            self.report_if(self.writer, "i32", lambda tag, g: self.tags.is_void(tag), UNINITIALISED)
         self.report_race(self.writer, READ_WRITE, AuthorField.WRITER)
         with f.when(f.icmp("eq", f.and_(self.flags, GUESS), 0)):
             self.report_race(self.updater, UPDATED, AuthorField.UPDATER)
-            self.join(self.reader)
+            self.join(self.reader, AuthorField.READER)
             self.sign(AuthorField.READER)
         copy_bytes(f, self.data, self.memory, self.width)
 
@@ -307,7 +325,7 @@ class _Touch(_Lane):
             with self.granules() as g:
                 f.store(integer(1, "i8"), written, g)
             f.ret(_ZERO)
-        self.report_if(written, "i8", lambda tag: f.icmp("eq", tag, 0), UNINITIALISED)
+        self.report_if(written, "i8", lambda tag, g: f.icmp("eq", tag, 0), UNINITIALISED)
         copy_bytes(f, self.data, memory, self.width)
         f.ret(_ZERO)
 
@@ -324,18 +342,18 @@ class _Reach(_Lane):
         self.find()
         reads = f.icmp("eq", f.and_(self.flags, OVERWRITES), 0)
         with f.when(f.and_(reads, exists(f, self.written))):
-            self.report_if(self.written, "i8", lambda tag: f.icmp("eq", tag, 0), UNINITIALISED)
+            self.report_if(self.written, "i8", lambda tag, g: f.icmp("eq", tag, 0), UNINITIALISED)
         self.mark_defined()
         with f.when(f.and_(self.is_shared, exists(f, self.writer))):
             with f.when(reads):
-                self.report_if(self.writer, "i32", self.tags.is_void, UNINITIALISED)
+                self.report_if(self.writer, "i32", lambda tag, g: self.tags.is_void(tag), UNINITIALISED)
             with self.granules() as g:
                 where = f.at(self.writer, f.mul(g, 4))
                 tag = f.load("i32", where)
                 f.store(f.select(self.tags.is_void(tag), self.tags.block, tag), where)
         self.report_race(self.reader, READ_WRITE, AuthorField.READER)
         self.report_race(self.writer, WRITE_WRITE, AuthorField.WRITER)
-        self.join(self.updater)
+        self.join(self.updater, AuthorField.UPDATER)
         self.sign(AuthorField.UPDATER)
         f.ret(self.memory)
         return f
