@@ -13,6 +13,7 @@ from .ptx import Address, Function, Instruction, Name, NotPredicate, Operand, Pr
 NO_DESTINATION = frozenset(
     (
         *("st", "red", "bra", "ret", "exit", "call", "bar", "barrier", "membar", "fence", "cp", "prefetch"),
+        "async_store",
         *("trap", "brkpt", "assertfail", "nanosleep", "pmevent"),
     )
 )

@@ -25,6 +25,7 @@ class Slot(IntEnum):
     GROUPS = auto()  # for each group of loads of shared memory: see shared_groups.tables
     GROUP_MEMBERS = auto()
     GROUP_RECORDS = auto()  # table of GroupField records
+    QUEUES = auto()  # for each warp of a block its asynchronous copies; null if the entry has none
     SHARED = auto()  # shared memory of the running block
     SHARED_BYTES = auto()
     DATA = auto()  # what the lanes of an access load or store, lane after lane
@@ -91,6 +92,7 @@ class ArrayField(IntEnum):
     READER = 5  # u32 for each granule: the tag of the threads that loaded, 0 if none
     UPDATER = 6  # u32 for each granule: the tag of the threads that updated it atomically, 0 if none
     AUTHORS = 7  # AuthorField records of u32 for each granule
+    PENDING = 8  # u32 for each word of shared memory: does an asynchronous copy still have to fill it?
 
 
 class AuthorField(IntEnum):
@@ -158,9 +160,9 @@ class BlockField(IntEnum):
     DIVERGENT = 2
 
 
-ARRAY_FIELDS, AUTHOR_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS, WARP_FIELDS = 8, 12, 8, 8, 4, 4
+ARRAY_FIELDS, AUTHOR_FIELDS, EVENT_FIELDS, ACCESS_FIELDS, BLOCK_FIELDS, WARP_FIELDS = 10, 12, 8, 8, 4, 4
 PATTERN_BYTES = 192
-EVENT_CODES = 13
+EVENT_CODES = 14
 
 #: What a warp's function returns at its end, in place of the block to go on with.
 FINISHED = -1

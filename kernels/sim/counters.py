@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..result import Access, Branch, Counters, SharedAccess
 from .addresses import SHARED_WINDOW
+from .async_copies import STORE_OPCODE
 from .barriers import is_barrier
 from .cfg import is_branch
 from .launch import Launch
@@ -41,8 +42,8 @@ def operation(entry: Entry, instruction: Instruction) -> str:
 
     An update whose old value nobody reads is a reduction: it needs no answer. The assembler makes it one.
     """
-    if instruction.opcode in ("ld", "st"):
-        return "store" if instruction.opcode == "st" else "load"
+    if instruction.opcode in ("ld", "st", STORE_OPCODE):
+        return "load" if instruction.opcode == "ld" else "store"
     needs_answer = entry.uses_result(instruction) or instruction.has("exch") or instruction.has("cas")
     return "atomic" if needs_answer else "reduction"
 

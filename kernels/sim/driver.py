@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .access import fill_bytes, widen
-from .context import FINISHED, NO_SITE, WARP_FIELDS, Slot, Stop, WarpField, get, put
+from . import async_copies
+from .access import array_record, exists, field_of, fill_bytes, shared_row, widen
+from .context import FINISHED, NO_SITE, WARP_FIELDS, ArrayField, Slot, Stop, WarpField, get, put
 from .faults import APART
 from .ir import LANES, FunctionBuilder, Value, integer
 from .tags import LANE_BITS
@@ -73,6 +74,9 @@ class _Driver:
         fill_bytes(f, get(f, context, Slot.SHARED, "ptr"), get(f, context, Slot.SHARED_BYTES), UNDEFINED)
         self._begin_epoch()
         put(f, context, Slot.BLOCK_TAG, get(f, context, Slot.EPOCH_TAG))
+        pending = field_of(f, array_record(f, context, shared_row(f, context)), ArrayField.PENDING)
+        with f.when(exists(f, pending)):
+            fill_bytes(f, pending, get(f, context, Slot.SHARED_BYTES))
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
@@ -101,6 +105,7 @@ class _Driver:
                 fill_bytes(f, get(f, context, Slot.SYNC_TAGS, "ptr"), integer(4 * LANES, "i64"))
                 with f.when(f.icmp("eq", resume, 0)):
                     self._clear_local(warp)
+                    async_copies.clear(f, context)
                 frame = f.at(get(f, context, Slot.FRAMES, "ptr"), f.mul(warp, get(f, context, Slot.FRAME_STRIDE)))
                 next_block = f.value("i64", f"call i64 {self.code.text}({context}, {frame}, {resume})")
                 f.store(next_block, record, 8 * WarpField.RESUME)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ..result import FAULT_KINDS, Fault
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split
+from .async_copies import STORE_OPCODE
 from .barriers import is_warp_barrier
 from .launch import WARP, Launch
 from .printf import string_at
@@ -19,6 +20,7 @@ LANE_AWAY, LANE_MISSES_ITSELF, LANE_SILENT = range(6, 9)
 #: At a barrier of a block: threads of a warp are on another path, or have ended; warps are elsewhere.
 PARTED, LEFT, APART = range(9, 12)
 STOPPED = 12  # the thread stopped itself
+PENDING = 13  # an asynchronous copy has not been waited for
 EVENT_KINDS = (
     "out-of-bounds",
     "misaligned",
@@ -33,12 +35,13 @@ EVENT_KINDS = (
     "divergent-barrier",
     "divergent-barrier",
     "trap",
+    "shared-race",
 )
 
 #: `other` where nothing is known of the second party.
 NOBODY = 0
 
-_VERBS = {"ld": "reads", "st": "stores to"}
+_VERBS = {"ld": "reads", "st": "stores to", STORE_OPCODE: "copies to"}
 
 
 @dataclass
@@ -193,6 +196,11 @@ def _message(launch: Launch, event: Event, instruction: Instruction, place: _Pla
         )
     if event.code == UNINITIALISED:
         return f"reads {element}, which has not been written yet"
+    if event.code == PENDING:
+        return (
+            f"{verb} {element}, which an asynchronous copy has yet to fill: wait for the copy first, with "
+            "__pipeline_wait_prior (cp.async.wait_group), then with __syncthreads() for those of the other threads"
+        )
     return _race_message(launch, event, instruction, element)
 
 
@@ -207,7 +215,7 @@ def _race_message(launch: Launch, event: Event, instruction: Instruction, elemen
         what = f"{verb} {element}, but {other} {does}{at} without an atomic function; which comes first is undefined"
     elif event.code == WRITE_WRITE:
         what = f"stores to {element}, and {other} stores a different value there{at}; which one stays is undefined"
-    elif instruction.opcode == "st":
+    elif instruction.opcode != "ld":
         what = f"stores to {element}, which {other} reads{at}; which comes first is undefined"
     else:
         what = f"reads {element}, which {other} stores to{at}; which comes first is undefined"

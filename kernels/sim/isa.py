@@ -6,6 +6,7 @@ UnsupportedPTX before anything runs.
 
 from __future__ import annotations
 
+from . import async_copies
 from .barriers import BARRIERS, is_barrier, is_for_all, number_of
 from .ptx import Address, Function, Instruction, Name, PredicatePair, Register, Vector, unsupported
 from .types import TYPES, ScalarType
@@ -92,6 +93,7 @@ SUPPORTED: dict[str, frozenset[str]] = {
         "bra": "uni",
         "ret": "uni",
         "exit": "",
+        "cp": "async ca cg shared global cta commit_group wait_group wait_all L2 64B 128B 256B",
         "bar": "warp cta sync red popc and or u32 pred",
         "barrier": "warp cta sync red popc and or u32 pred aligned",
         "membar": "gl cta sys",
@@ -111,7 +113,7 @@ SUPPORTED: dict[str, frozenset[str]] = {
 MISSING = {
     "bar": "barriers for some threads of a block",
     "barrier": "barriers for some threads of a block",
-    "cp": "asynchronous copies",
+    "bulk": "asynchronous copies in bulk",
     "mma": "tensor cores",
     "wmma": "tensor cores",
     "tex": "textures",
@@ -160,6 +162,7 @@ def _check(function: Function, instruction: Instruction) -> None:
         _check_access(instruction)
     if instruction.opcode in ("atom", "red"):
         _check_atomic(instruction)
+    async_copies.check(instruction)
     if is_barrier(instruction) and not (is_for_all(instruction) and number_of(instruction) in range(BARRIERS)):
         raise unsupported(instruction, _why(instruction))
     if instruction.opcode != "mov" and any(isinstance(o, Register) and o.name in CLOCKS for o in instruction.operands):

@@ -9,7 +9,7 @@ Accesses are named by the number of their site. Widths are the bytes of one lane
 
 from __future__ import annotations
 
-from . import driver, requests, shared_access, shared_groups, touch, warp_barrier
+from . import async_copies, driver, requests, shared_access, shared_groups, touch, warp_barrier
 from .ir import module_text
 
 #: What compiled kernels and the accesses of a width call.
@@ -17,14 +17,17 @@ NAMES = (
     "careful",
     "careful_uniform",
     "check_group",
+    "commit_copies",
     "count",
     "count_banks",
     "count_by_array",
     "fetch_shared",
+    "finish_copies",
     "load_shared_uniform",
     "load_uniform",
     "reach",
     "record",
+    "start_copy",
     "study",
     "sync_warp",
 )
@@ -49,6 +52,9 @@ def base_module() -> str:
             shared_groups.check(),
             shared_groups.fetch(),
             warp_barrier.sync_warp(),
+            async_copies.start(),
+            async_copies.commit(),
+            async_copies.finish(),
             driver.meet(),
             driver.drive(),
         ]

@@ -13,6 +13,7 @@ from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
 from . import atomics, jit, parallel, pointers
 from .addresses import LOCAL_WINDOW, split
+from .async_copies import STORE_OPCODE
 from .barriers import is_warp_barrier
 from .context import Slot
 from .isa import STOPS, WARP_FUNCTIONS
@@ -148,7 +149,7 @@ def _require_library(entry: Entry) -> None:
         ins = entry.function.code[pc]
         if ins.opcode in WARP_FUNCTIONS or is_warp_barrier(ins):
             jit.require_warp_functions()
-        elif ins.opcode in STOPS:
+        elif ins.opcode in STOPS or ins.opcode == STORE_OPCODE:
             continue
         elif ins.opcode in ("atom", "red"):
             jit.require_atomic(atomics.operation_of(ins), ins.type)

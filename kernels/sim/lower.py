@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from . import access, atomics, half, pointers, shared_access, shared_groups, warp_functions
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW, window, window_change
 from .arithmetic import Arithmetic, carry_chain, compare, llvm_type
+from .async_copies import MOST_COPIES, STORE_OPCODE, waits
 from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
 from .cfg import CARRY, TAKE_CARRY, Block, destinations, is_branch, is_return
 from .context import NO_SITE, Slot, get
@@ -114,8 +115,10 @@ class _Lowering:
         opcode = ins.opcode
         if opcode == "ld":
             self._load(pc, ins, guard)
-        elif opcode == "st":
+        elif opcode in ("st", STORE_OPCODE):
             self._store(pc, ins, guard)
+        elif opcode == "cp":
+            self._end_copies(ins, guard)
         elif opcode in ("atom", "red"):
             self._atomic(pc, ins, guard)
         elif opcode == "vote":
@@ -392,7 +395,7 @@ class _Lowering:
 
     def _access(self, pc: int, ins: Instruction) -> Value:
         """Number and flags of an access."""
-        flags = (access.STORE if ins.opcode == "st" else 0) | (access.UNCOUNTED if ins.has("const") else 0)
+        flags = (access.STORE if ins.opcode != "ld" else 0) | (access.UNCOUNTED if ins.has("const") else 0)
         flags |= access.GUESS if pc in self.entry.guesses else 0
         return integer(self.sites[pc] | flags << access.FLAG_SHIFT)
 
@@ -513,7 +516,24 @@ class _Lowering:
         f.store(values[0], self.data, align=64)
         active = self.mask if guard is None else guard
         site = self._access(pc, ins)
-        f.call("void", self._function("store", ins), [self.context, *self._row_address(ins, place), active, site])
+        where = [self.context, *self._row_address(ins, place), active, site]
+        if ins.opcode == STORE_OPCODE:
+            f.call("void", "start_copy", [*where, integer(ins.type.size * ins.width, "i64")])
+        else:
+            f.call("void", self._function("store", ins), where)
+
+    def _end_copies(self, ins: Instruction, guard: Value | None) -> None:
+        """cp.async.commit_group, wait_group and wait_all."""
+        if not self.entry.has_copies:
+            return
+        active = self._active(guard)
+        if not waits(ins):
+            self.f.call("void", "commit_copies", [self.context, active])
+            return
+        last = ins.operands[0] if ins.operands else Immediate(0)
+        assert isinstance(last, Immediate)
+        early = MOST_COPIES if ins.has("wait_all") else 0
+        self.f.call("void", "finish_copies", [self.context, active, integer(last.value), integer(early)])
 
     def _atomic(self, pc: int, ins: Instruction, guard: Value | None) -> None:
         f = self.f

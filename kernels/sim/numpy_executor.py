@@ -22,6 +22,7 @@ import numpy as np
 from ..result import Counters, Fault
 from . import counters, faults, numpy_half, numpy_warp
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW, split, window, window_change
+from .async_copies import MOST_COPIES, STORE_OPCODE, waits
 from .barriers import RESULT, is_barrier, is_warp_barrier, vote_of
 from .cfg import CARRY, EXIT, TAKE_CARRY, destinations, is_branch, is_return
 from .counters import SECTOR, AccessTally, Tally
@@ -32,6 +33,7 @@ from .faults import (
     NOBODY,
     OUT_OF_BOUNDS,
     PARTED,
+    PENDING,
     READ_WRITE,
     STOPPED,
     UNINITIALISED,
@@ -77,6 +79,17 @@ class Wait(NamedTuple):
 
     pc: int
     votes: int
+
+
+@dataclass
+class _Copy:
+    """An asynchronous copy under way: its instruction, and for each lane whether, in which group, whereto and what."""
+
+    pc: int
+    lanes: Lanes
+    groups: np.ndarray
+    addresses: list[int]
+    data: np.ndarray
 
 
 @dataclass
@@ -199,6 +212,8 @@ class _Warp:
         self.local = np.zeros((WARP, size), np.uint8)
         self.local_written = np.zeros((WARP, size), bool)
         self.synced = [Sync(0, 0)] * WARP
+        self.copies: list[_Copy] = []
+        self.groups = np.zeros(WARP, int)
 
     def _special_registers(self, warp: int) -> dict[str, Lanes]:
         threads = [self.launch.thread_index(self.first_thread + lane) for lane in range(WARP)]
@@ -369,6 +384,10 @@ class _Warp:
         opcode = ins.opcode
         if opcode in ("ld", "st"):
             self._access(pc, ins, active)
+        elif opcode == STORE_OPCODE:
+            self._start_copy(pc, ins, active)
+        elif opcode == "cp":
+            self._end_copies(ins, active)
         elif opcode in ("atom", "red"):
             self._update(pc, ins, active)
         elif opcode == "activemask":
@@ -561,16 +580,62 @@ class _Warp:
             return
         addresses = self._addresses(ins, address)
         size = ins.type.size
-        data = np.zeros((WARP, size * ins.width), np.uint8)
-        if ins.opcode == "st":
-            for i, part in enumerate(parts):
-                lanes = self._read(part, bits_type(ins.type.bits))
-                data[:, i * size : (i + 1) * size] = lanes.reshape(WARP, 1).view(np.uint8)
+        data = self._data(ins, value) if ins.opcode == "st" else np.zeros((WARP, size * ins.width), np.uint8)
         self._touch(pc, ins, addresses, data, active)
         if ins.opcode == "ld":
             for i, part in enumerate(parts):
                 raw = np.ascontiguousarray(data[:, i * size : (i + 1) * size])
                 self._write(part, raw.view(ins.type.dtype).reshape(WARP), active)
+
+    def _start_copy(self, pc: int, ins: Instruction, active: Lanes) -> None:
+        """What was loaded is queued until the thread waits for it."""
+        if not active.any():
+            return
+        if len(self.copies) == MOST_COPIES:
+            self._finish(self.copies[:1], np.ones(WARP, bool))
+        place, value = ins.operands
+        assert isinstance(place, Address)
+        copy = _Copy(pc, active.copy(), self.groups.copy(), self._addresses(ins, place), self._data(ins, value))
+        self.copies.append(copy)
+        self.owner.memory[SHARED_WINDOW].pending.update(
+            *(self._words(copy, int(lane)) for lane in np.flatnonzero(active))
+        )
+
+    def _words(self, copy: _Copy, lane: int) -> range:
+        """The words that a lane's copy fills; none if they do not lie in shared memory."""
+        offset, width = copy.addresses[lane] - window(SHARED_WINDOW), copy.data.shape[1]
+        fits = 0 <= offset <= self.launch.shared_bytes - width
+        return range(offset // 4, offset // 4 + width // 4) if fits else range(0)
+
+    def _end_copies(self, ins: Instruction, active: Lanes) -> None:
+        """commit_group, wait_group and wait_all."""
+        if not waits(ins):
+            self.groups[active] += 1
+            return
+        last = ins.operands[0] if ins.operands else Immediate(0)
+        assert isinstance(last, Immediate)
+        for copy in list(self.copies):
+            due = ins.has("wait_all") | (copy.groups < self.groups - last.value)
+            self._finish([copy], active & due)
+
+    def _finish(self, copies: list[_Copy], lanes: Lanes) -> None:
+        for copy in copies:
+            ready = copy.lanes & lanes
+            words = (self._words(copy, int(lane)) for lane in np.flatnonzero(ready))
+            self.owner.memory[SHARED_WINDOW].pending.difference_update(*words)
+            if ready.any():
+                self._touch(copy.pc, self.owner.code[copy.pc], copy.addresses, copy.data, ready)
+            copy.lanes = copy.lanes & ~ready
+        self.copies = [copy for copy in self.copies if copy.lanes.any()]
+
+    def _data(self, ins: Instruction, value: Operand) -> np.ndarray:
+        """What each lane stores, as bytes."""
+        size = ins.type.size
+        data = np.zeros((WARP, size * ins.width), np.uint8)
+        for i, part in enumerate(value.parts if isinstance(value, Vector) else (value,)):
+            lanes = self._read(part, bits_type(ins.type.bits))
+            data[:, i * size : (i + 1) * size] = lanes.reshape(WARP, 1).view(np.uint8)
+        return data
 
     def _addresses(self, ins: Instruction, address: Address) -> list[int]:
         """The generic address of each lane."""
@@ -641,6 +706,8 @@ class _Warp:
         span = range(offset, offset + len(data))
         place = memory.data[offset : offset + len(data)]
         me = self._mark(pc, lane)
+        if memory.is_pending(span):
+            self.owner.record(pc, PENDING, number, self.first_thread + lane, self.block, address)
         if ins.opcode == "ld":
             if not memory.written[offset : offset + len(data)].all():
                 self.owner.record(pc, UNINITIALISED, number, self.first_thread + lane, self.block, address)
@@ -687,6 +754,8 @@ class _Warp:
         memory = self.owner.memory[number]
         span = range(offset, offset + ins.type.size)
         me = self._mark(pc, lane)
+        if memory.is_pending(span):
+            self.owner.record(pc, PENDING, number, self.first_thread + lane, self.block, address)
         written = memory.written[span.start : span.stop]
         reads = not ins.has("exch") or self.launch.entry.uses_result(ins)
         if reads and not written.all():

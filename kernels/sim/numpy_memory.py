@@ -52,6 +52,10 @@ class Memory:
         self.writer: dict[int, Mark] = {}
         self.readers: Marks = {}
         self.updaters: Marks = {}
+        self.pending: set[int] = set()  # words that asynchronous copies have yet to fill
+
+    def is_pending(self, span: range) -> bool:
+        return any(byte // 4 in self.pending for byte in span)
 
     def note_writer(self, span: range, me: Mark) -> None:
         self.written[span.start : span.stop] = True

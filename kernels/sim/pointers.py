@@ -34,7 +34,7 @@ class Touched:
 def touched(entry: Entry) -> Touched:
     """Follow each address back to the parameters and variables that it was computed from."""
     origins = _origins(entry)
-    found = {"ld": NOWHERE, "st": NOWHERE, "atom": NOWHERE, "red": NOWHERE}
+    found = {"ld": NOWHERE, "st": NOWHERE, "atom": NOWHERE, "red": NOWHERE}  # async_store goes to shared memory
     for ins in entry.function.code:
         if _may_touch(ins, "global"):
             found[ins.opcode] |= _operand_origin(_address_of(ins), origins) or frozenset({ANYWHERE})

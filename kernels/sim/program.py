@@ -15,6 +15,7 @@ from ..errors import UnsupportedPTX
 from ..result import Fault
 from . import cfg, ptx
 from .addresses import window
+from .async_copies import STORE_OPCODE, split_copies
 from .barriers import is_barrier, is_warp_barrier, number_of, split_votes
 from .calls import inline_calls
 from .isa import STOPS, WARP_FUNCTIONS, check_supported
@@ -73,7 +74,7 @@ class Work:
 
 def is_access(instruction: Instruction) -> bool:
     """Whether an instruction loads, stores or updates memory; parameters are none."""
-    return instruction.opcode in ("ld", "st", "atom", "red") and not instruction.has("param")
+    return instruction.opcode in ("ld", "st", "atom", "red", STORE_OPCODE) and not instruction.has("param")
 
 
 def _is_site(ins: Instruction) -> bool:
@@ -108,7 +109,7 @@ class Entry:
         """The entry's code, calls inlined. Raises UnsupportedPTX at what the engine does not execute."""
         function = inline_calls(self.module, self.name)
         check_supported(function)
-        return split_votes(_ending_at_stops(function))
+        return split_votes(split_copies(_ending_at_stops(function)))
 
     @cached_property
     def graph(self) -> cfg.Graph:
@@ -128,6 +129,11 @@ class Entry:
         this = code[pc]
         alike = (at for at in self.sites if is_barrier(code[at]) and this.line and code[at].line == this.line)
         return next((at for at in alike if number_of(code[at]) == number_of(this)), pc)
+
+    @cached_property
+    def has_copies(self) -> bool:
+        """Whether threads copy asynchronously."""
+        return any(ins.opcode == STORE_OPCODE for ins in self.function.code)
 
     @cached_property
     def has_barriers(self) -> bool:

@@ -156,6 +156,8 @@ class _SharedAccess:
         f.branch(f.icmp("eq", f.load("i64", pattern, Pattern.SHAPE), Shape.RUN), run, scattered)
         for label, shape in ((run, _Run(self)), (scattered, _Scattered(self))):
             f.place(label)
+            with f.when(exists(f, self.pending)):
+                self._check_pending(shape)
             with f.when(exists(f, self.writer)):
                 self._check_load(shape) if self.is_load else self._check_store(shape)
             shape.move()
@@ -197,6 +199,7 @@ class _SharedAccess:
         self.base = field_of(f, record, ArrayField.BASE)
         self.writer = field_of(f, record, ArrayField.WRITER)
         self.reader = field_of(f, record, ArrayField.READER)
+        self.pending = field_of(f, record, ArrayField.PENDING)
         first = f.lowest_bit(self.active)
         self.origin = widen(f, f.extract(self.low, first))
 
@@ -216,6 +219,15 @@ class _SharedAccess:
             width = integer(self.width, "i64")
             f.call("void", "study", [self.context, self.site, offsets, self.active, width, is_load])
         return pattern
+
+    def _check_pending(self, shape: _Run | _Scattered) -> None:
+        """No asynchronous copy has yet to fill what the lanes touch."""
+        f = self.f
+        if self.granule != WORD:
+            self._require(Value("i1", "false"))
+            return
+        for part in range(self.parts):
+            self._require(shape.holds(f.icmp("eq", shape.load(self.pending, part), 0)))
 
     def _check_load(self, shape: _Run | _Scattered) -> None:
         """Everything was written, and by nobody whom nothing orders before me; note me as a reader."""
@@ -319,6 +331,7 @@ def load_uniform() -> FunctionBuilder:
     bad = f.or_(bad, f.icmp("ne", f.and_(exact, f.sub(width, 1)), 0))
     bad = f.or_(bad, f.icmp("ne", get(f, context, Slot.CAREFUL), 0))
     bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.UPDATER)))
+    bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.PENDING)))
     f.branch(bad, slow, fast, unlikely=True)
     f.place(fast)
     writer, reader = field_of(f, record, ArrayField.WRITER), field_of(f, record, ArrayField.READER)

@@ -24,6 +24,7 @@ from .access import (
     widen,
 )
 from .addresses import SHARED_WINDOW, window
+from .async_copies import STORE_OPCODE
 from .barriers import is_warp_barrier
 from .cfg import destinations
 from .context import ArrayField, Slot, get
@@ -108,6 +109,8 @@ def _changes_shared(ins: Instruction) -> bool:
     """Whether what an instruction does may matter to a load of shared memory."""
     if is_warp_barrier(ins):
         return True
+    if ins.opcode == "cp" or ins.opcode == STORE_OPCODE:
+        return True
     return is_access(ins) and ins.opcode != "ld" and not ins.has("global") and not ins.has("local")
 
 
@@ -174,6 +177,9 @@ class _Check:
         word = f.binary("ashr", f.cast("sext", first, "i64"), 2)
         start = f.mul(f.add(word, f.load("i64", self.record, GroupField.FIRST_WORD)), WORD)
         writer, reader = (field_of(f, shared, field) for field in (ArrayField.WRITER, ArrayField.READER))
+        pending = field_of(f, shared, ArrayField.PENDING)
+        with f.when(exists(f, pending)):
+            self._check_pending(f.at(pending, start))
         with f.when(exists(f, writer)):
             self._require(f.icmp("eq", field_of(f, shared, ArrayField.SHIFT, "i64"), 2))
             self._check_writers(f.at(writer, start))
@@ -234,6 +240,17 @@ class _Check:
                 readers = f.load(_ROW, f.at(self.record, GroupField.READERS), at, align=4)
                 yield f.mul(f.add(begin, done), 4), mask, readers
             f.increment(position, 0, length)
+
+    def _check_pending(self, pending: Value) -> None:
+        """No asynchronous copy has yet to fill a word."""
+        f = self.f
+        marks = f.alloca(_ROW, align=64)
+        f.store(integer(0, _ROW), marks, align=64)
+        with self._words() as (place, mask, _):
+            row = _load_row(f, f.at(pending, place), mask)
+            f.store(f.or_(f.load(_ROW, marks, align=64), row), marks, align=64)
+        none = f.icmp("eq", f.load(_ROW, marks, align=64), 0)
+        self._require(f.icmp("eq", f.to_mask(none), -1))
 
     def _check_writers(self, writer: Value) -> None:
         """Every word was written, and by nobody whom nothing orders before its reader."""

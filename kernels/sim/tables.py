@@ -9,6 +9,7 @@ import numpy as np
 from ..result import Counters, Fault
 from . import counters, faults, pointers, shared_groups, tags
 from .addresses import LOCAL_WINDOW, SHARED_WINDOW
+from .async_copies import QueueField
 from .context import (
     ACCESS_FIELDS,
     ARRAY_FIELDS,
@@ -104,6 +105,9 @@ class Tables:
         local = WARP * launch.entry.local_layout[1]
         self.context[Slot.FRAME_STRIDE] = frame_bytes if waits else 0
         self.context[Slot.LOCAL_STRIDE] = local if waits else 0
+        if launch.entry.has_copies:
+            queues = np.zeros(launch.warps_per_block * QueueField.BYTES, np.uint8)
+            self.context[Slot.QUEUES] = self._keep(aligned(queues))
         shared = aligned(np.zeros(launch.shared_bytes, np.uint8))
         for slot, table in {
             Slot.ARRAYS: self._records(shared),
@@ -149,6 +153,8 @@ class Tables:
             fields = [ArrayField.WRITER, ArrayField.READER]
             fields += [ArrayField.UPDATER] if self.watch.updates_shared else []
             self._add_tags(record, len(shared) // self.watch.shared_granule + 1, *fields)
+            if self.launch.entry.has_copies:
+                record[ArrayField.PENDING] = self._keep(np.zeros(len(shared) // 4 + 1, np.uint32))
         return records
 
     def _add_shadows(self, record: np.ndarray, number: int, array: Buffer) -> None:

@@ -38,7 +38,7 @@ from .context import (
     Slot,
     get,
 )
-from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, READ_WRITE, UNINITIALISED, UPDATED, WRITE_WRITE
+from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, PENDING, READ_WRITE, UNINITIALISED, UPDATED, WRITE_WRITE
 from .ir import FunctionBuilder, Value, integer
 from .tags import Tags
 
@@ -197,6 +197,24 @@ class _Lane:
         elsewhere = f.and_(tags.is_elsewhere(tag), f.not_(self.is_shared))
         return f.or_(foreign, elsewhere)
 
+    def report_pending(self) -> None:
+        """Report a word that an asynchronous copy has still to fill."""
+        f = self.f
+        record = array_record(f, self.context, self.row)
+        pending = field_of(f, record, ArrayField.PENDING)
+        with f.when(exists(f, pending)):
+            first, last = (
+                f.binary("lshr", self.offset, 2),
+                f.binary("lshr", f.add(self.offset, f.sub(self.width, 1)), 2),
+            )
+            marks = f.alloca("i32")
+            f.store(integer(0), marks)
+            with f.repeat(f.add(f.sub(last, first), 1)) as word:
+                mark = f.load("i32", pending, f.mul(f.add(first, word), 4))
+                f.store(f.or_(f.load("i32", marks), mark), marks)
+            with f.when(f.icmp("ne", f.load("i32", marks), 0)):
+                self.report(PENDING)
+
     # -- marks -----------------------------------------------------------------------------------
 
     def mark_defined(self) -> None:
@@ -281,6 +299,7 @@ class _Touch(_Lane):
 
     def _load(self) -> None:
         f = self.f
+        self.report_pending()
         with f.when(exists(f, self.written)):
             self.report_if(self.written, "i8", lambda tag, g: f.icmp("eq", tag, 0), UNINITIALISED)
         with f.when(f.and_(self.is_shared, exists(f, self.writer))):
@@ -294,6 +313,7 @@ class _Touch(_Lane):
 
     def _store(self) -> None:
         f = self.f
+        self.report_pending()
         with f.when(exists(f, self.writer)):
             # Storing the value that is there already disturbs nobody.
             changes = f.icmp("ne", f.call("i32", "memcmp", [self.data, self.memory, self.width]), 0)
@@ -341,6 +361,7 @@ class _Reach(_Lane):
         f = self.f
         self.find()
         reads = f.icmp("eq", f.and_(self.flags, OVERWRITES), 0)
+        self.report_pending()
         with f.when(f.and_(reads, exists(f, self.written))):
             self.report_if(self.written, "i8", lambda tag, g: f.icmp("eq", tag, 0), UNINITIALISED)
         self.mark_defined()

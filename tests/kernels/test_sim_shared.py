@@ -312,3 +312,62 @@ def test_wavefronts_are_those_that_a_gpu_counted(engine, op, width):
         args = {"at": np.array(pattern["elements"], I), "lanes": np.array([pattern["lanes"]], np.uint32)}
         out = engine.run(source, 1, 32, args | {"y": np.zeros(16 * width, np.int16)})
         assert out.counters.wavefronts(op) == row["wavefronts"], row["pattern"]  # no matter what was written before
+
+
+# -- asynchronous copies ---------------------------------------------------------------------------
+
+COPIES = """#include <cuda_pipeline.h>
+extern "C" __global__ void k(const float* x, float* y, int n) {{ __shared__ __align__(16) float s[2][256];
+    int i = threadIdx.x; float sum = 0;
+    __pipeline_memcpy_async(&s[0][i * 4], x + i * 4, 16); __pipeline_commit();
+    for (int t = 0; t < n; t++) {{
+        if (t + 1 < n) __pipeline_memcpy_async(&s[(t + 1) & 1][i * 4], x + (t + 1) * 256 + i * 4, 16);
+        __pipeline_commit();
+        {wait}
+        sum += s[t & 1][255 - i] + s[t & 1][i];
+        {after}
+    }}
+    y[i] = sum; }}"""
+
+
+def run_copies(engine, wait="__pipeline_wait_prior(1); __syncthreads();", after="__syncthreads();"):
+    x = np.random.default_rng(5).integers(0, 100, (5, 256)).astype(F)
+    source = COPIES.format(wait=wait, after=after)
+    out = engine.run(source, 1, 64, {"x": x, "y": np.zeros(64, F), "n": I(5)})
+    return out, (x[:, :64] + x[:, :-65:-1]).sum(axis=0)
+
+
+def test_asynchronous_copies_overlap_with_work(engine):
+    out, expected = run_copies(engine)
+    assert out.faults == []
+    assert out.arrays["y"].tolist() == expected.tolist()
+    assert out.counters.requests("load", "x") == 10
+    assert out.counters.shared_requests("store", "s") == 10
+
+
+@pytest.mark.parametrize(
+    ("steps", "what"),
+    [
+        ({"wait": "__syncthreads();"}, "which an asynchronous copy has yet to fill"),
+        ({"wait": "__pipeline_wait_prior(2); __syncthreads();"}, "which an asynchronous copy has yet to fill"),
+        ({"wait": "__pipeline_wait_prior(1);"}, "stores to"),
+        ({"wait": "__syncthreads(); __pipeline_wait_prior(1);"}, "which thread"),
+        ({"after": ""}, "which an asynchronous copy has yet to fill"),
+    ],
+)
+def test_what_is_copied_must_be_waited_for(engine, steps, what):
+    out, _ = run_copies(engine, **steps)
+    assert {f.kind for f in out.faults} <= {"shared-race", "uninitialised"}
+    assert any(what in f.message for f in out.faults if f.kind == "shared-race")
+
+
+def test_a_copy_out_of_bounds_is_found_on_both_sides(engine):
+    source = """#include <cuda_pipeline.h>
+extern "C" __global__ void k(const float* x, float* y) { __shared__ float s[32]; int i = threadIdx.x;
+    __pipeline_memcpy_async(&s[i + 1], x + i + 1, 4);
+    __pipeline_commit(); __pipeline_wait_prior(0); __syncthreads(); y[i] = i ? s[i] : 0; }"""
+    out = engine.run(source, 1, 32, {"x": np.ones(32, F), "y": np.zeros(32, F)})
+    assert [(f.kind, f.line, f.array, f.thread) for f in out.faults] == [
+        ("out-of-bounds", 3, "x", (31, 0, 0)),
+        ("out-of-bounds", 3, "s", (31, 0, 0)),
+    ]
