@@ -59,6 +59,8 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
     console.print(("recorded on " if kept else "measured on ") + tables.origin(record), soft_wrap=True)
     if reasons := tables.held_down(record):
         console.print(f"the clocks were held down by: {reasons}")
+    if names := compare.changed(record):
+        console.print(f"an earlier version was measured of: {', '.join(names)}", soft_wrap=True)
     for table in tables.tables(record):
         shown = Table(*table.columns, title=table.title, title_justify="left", box=None, header_style="bold")
         for column in shown.columns[1:]:

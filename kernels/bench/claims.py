@@ -109,6 +109,20 @@ def _cudnn(record: Record) -> Iterator[Verdict]:
                 "training paper, 5.1",
                 f"cuDNN in {precision}: cuBLAS by image takes {min(ratios):.1f} to {max(ratios):.1f} times as long",
             )
+    by_image, at_once = (_utilisation(solved, ways) for ways in (("cublas image",), CUDNN_FP32))
+    if by_image and at_once:
+        yield Verdict(
+            "convolutions by image through cuBLAS use 47 % of the GPU's blocks, cuDNN more than 95 %",
+            "training paper, 5.1",
+            f"RU (eq. 11) of the longest kernel, mean of the layers: {100 * sum(by_image) / len(by_image):.0f} % and "
+            f"{100 * sum(at_once) / len(at_once):.0f} %",
+        )
+
+
+def _utilisation(solved: list[Row], ways: tuple[str, ...]) -> list[float]:
+    """RU of each layer's longest kernel by the fastest of some ways, where it is known."""
+    found = [best(timed(solved, layer=layer), ways) for layer in values(solved, "layer")]
+    return [row["launches"][0]["ru"] for row in found if row and row.get("launches") and "ru" in row["launches"][0]]
 
 
 #: Totals over cuBLAS lowering and over cuSPARSE (sparse paper, 4.2; AlexNet at batch 64, the others at 128).

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from .. import cublas, cudnn, cusparse, oracle, stopwatch
 from ..errors import BackendError, ConvladderError
 from ..gpu import cupy_module, device_facts, enough_memory, fp32_peak_gflops, load_peak_gwords
 from ..measure import bandwidth_gbs, device_state, limit_us
-from ..rungs import LADDER
+from ..rungs import LADDER, convolution_source
 from .cases import Case, cases
 from .launches import add_launches
 from .ways import Arrays, Problem
@@ -26,6 +28,9 @@ _CHECKED = 2000
 
 #: A result in half precision has a relative error of 1e-3, TF32 of 3e-4; beyond this it is no rounding error.
 _WRONG = 1e-2
+
+#: Every comment but the launch lines.
+_COMMENT = re.compile(r"/\*.*?\*/|//(?!@)[^\n]*", re.DOTALL)
 
 Progress = Callable[[int, int, str], None]
 
@@ -63,7 +68,7 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
     record = {
         "suite": suite, "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": facts, "device_state": {"before": before, "after": device_state(bus)}, "versions": versions(),
-        "limits": limits, "cases": solved,
+        "limits": limits, "rungs": digests(ways_of(todo)), "cases": solved,
     }  # fmt: skip
     if suite == "sparse":
         record["crossover"] = list(crossovers(rows(record)))
@@ -73,6 +78,26 @@ def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, 
 def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
     """One row for each case and way of a record."""
     return [{**case, **way} for case in record["cases"] for way in case["ways"]]
+
+
+def ways_of(todo: list[Case]) -> list[str]:
+    """Every way of some cases, once."""
+    return list(dict.fromkeys(way for case in todo for way in case.ways))
+
+
+def digests(ways: Iterable[str]) -> dict[str, str]:
+    """For each rung among the ways, a short hash of its code as it is now: a record tells which code it timed.
+
+    Comments and spaces do not count; launch lines do.
+    """
+    codes = {way: " ".join(_COMMENT.sub("", convolution_source(way)).split()) for way in ways if way in LADDER}
+    return {name: hashlib.sha256(code.encode()).hexdigest()[:12] for name, code in codes.items()}
+
+
+def changed(record: dict[str, Any]) -> list[str]:
+    """The rungs whose code is another one today than the one that was timed."""
+    now = digests(record["rungs"])
+    return [name for name, digest in record["rungs"].items() if now.get(name) != digest]
 
 
 def versions() -> dict[str, str]:

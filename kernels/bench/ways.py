@@ -38,7 +38,8 @@ class Problem:
         self.case = case
         g = case.geometry
         size = int(np.prod(g.w_shape))
-        self.w = workloads.weights(g, size if case.nnz is None else case.nnz, *_pattern(case), case.seed)
+        pattern = "random" if case.pattern == "dense" else case.pattern
+        self.w = workloads.weights(g, size if case.nnz is None else case.nnz, pattern, case.seed)
         self._device_w = cupy.asarray(self.w)
         self._first: dict[str, rungs.Convolution] = {}
         self._sets: dict[int, Arrays] = {}
@@ -142,10 +143,6 @@ def _work_of(launches: list[Ready]) -> Work:
 def _text(source: str) -> tuple[Module, plan.Plan]:
     text = plan.parse(source)
     return compile_cuda(source, "gpu", options=text.options()), text
-
-
-def _pattern(case: Case) -> tuple[str]:
-    return ("random",) if case.pattern == "dense" else (case.pattern,)
 
 
 def _channels_last(array: Any) -> Any:

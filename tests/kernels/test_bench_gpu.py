@@ -29,7 +29,7 @@ def record(suite: str, us) -> dict:
             for way in case.ways
         ]
         solved.append({"case": case.name, **case.about, "pattern": case.pattern, "nnz": case.nnz, "ways": ways})
-    made = {"suite": suite, **DEVICE, "cases": solved}
+    made = {"suite": suite, **DEVICE, "rungs": compare.digests(compare.ways_of(cases.cases(suite))), "cases": solved}
     if suite == "sparse":
         made["crossover"] = list(compare.crossovers(compare.rows(made)))
     return made
@@ -162,6 +162,13 @@ def test_launches_of_one_kernel_are_one_line_with_its_utilisation():
 def test_of_an_unknown_architecture_only_the_papers_utilisation_is_told():
     launch = KernelLaunch("k", (1, 1, 1), (32, 1, 1), 32, 0, 0)
     assert set(launches.utilisation(launch, {**H100, "compute_capability": "6.1"})) == {"ru"}
+
+
+def test_a_rung_whose_text_is_not_the_measured_one_is_named():
+    made = record("gemm", simple)
+    assert compare.changed(made) == []
+    made["rungs"]["gemm_naive"] = "another"
+    assert compare.changed(made) == ["gemm_naive"]
 
 
 # ---- on a GPU

@@ -1,0 +1,67 @@
+"""The GPU records that are kept with the package, and what the README says of them."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from convladder.kernels import recorded, workloads
+from convladder.kernels.bench import cases, compare, readme, tables
+from convladder.kernels.rungs import LADDER
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+RECORDS = {suite: found[0] for suite in cases.SUITES if (found := recorded.load(suite))}
+
+
+def rows(suite: str) -> list[dict]:
+    return compare.rows(RECORDS[suite])
+
+
+def test_every_suite_is_recorded_on_a_named_device_with_its_state():
+    assert set(RECORDS) == set(cases.SUITES)
+    for record in RECORDS.values():
+        assert record["device"]["device"]
+        assert record["device_state"]["before"]["driver_version"]
+        assert {"CuPy", "cuDNN", "cuBLAS", "cuSPARSE"} <= set(record["versions"])
+        assert all(case["clocks.sm"] for case in record["cases"])
+
+
+def test_the_readme_says_what_is_recorded():
+    text = README.read_text(encoding="utf-8")
+    between = text.partition(readme.BEGIN)[2].partition(readme.END)[0]
+    assert between.strip() == readme.results(RECORDS).strip(), "run `make bench`"
+
+
+def test_the_records_hold_every_published_layer_with_random_rows_and_the_papers_networks_with_uneven_ones_too():
+    layers = {(layer.network, layer.name) for layer in workloads.layers()}
+    for pattern, networks in (("random", workloads.networks()), ("uneven", cases.UNEVEN)):
+        timed = {
+            (row["network"], row["layer"]) for row in tables.timed(rows("sparse"), pattern=pattern) if "network" in row
+        }
+        assert {layer for layer in layers if layer[0] in networks} <= timed
+
+
+def test_every_recorded_result_was_checked_and_only_tf32_differs_by_more_than_rounding():
+    for suite in RECORDS:
+        for row in tables.timed(rows(suite)):
+            if row["way"].startswith("step "):
+                continue
+            exact = "tf32" not in row["way"]
+            assert row["relative_error"] < (2e-6 if exact else 1e-3), (suite, row["case"], row["way"])
+
+
+@pytest.mark.parametrize("suite", cases.SUITES)
+def test_a_way_without_a_time_says_why(suite):
+    for row in rows(suite):
+        assert "us" in row or "needs" in row["refused"], (row["case"], row["way"])
+
+
+def test_records_travel_with_the_package():
+    folder = Path(importlib.util.find_spec("convladder.kernels").origin).parent / "records"
+    assert sorted(p.name.partition(".")[0] for p in folder.glob("*.json")) == sorted(cases.SUITES)
+
+
+def test_rungs_of_the_records_are_rungs():
+    libraries = ("cudnn", "cublas", "cusparse", "step")
+    for suite in RECORDS:
+        assert {row["way"] for row in rows(suite) if row["way"].split()[0] not in libraries} <= set(LADDER)
