@@ -89,7 +89,7 @@ def _cudnn() -> Iterator[Case]:
 
 
 def _sparse() -> Iterator[Case]:
-    libraries = (*LOWERED_DENSE, *LOWERED_SPARSE, "cudnn fp32 nchw", "cudnn tf32 nhwc")
+    libraries = (*LOWERED_DENSE, *LOWERED_SPARSE, *CUDNN[:2], "cudnn tf32 nhwc")
     for layer in (*_alexnet(), *(other for other in workloads.layers() if other.network != "alexnet")):
         yield _of_layer(layer, PAPER_BATCH, (*SPARSE_RUNGS, *libraries), "random")
         if layer.network in UNEVEN:
@@ -107,7 +107,7 @@ def _sparse() -> Iterator[Case]:
 
 
 def _batch() -> Iterator[Case]:
-    ways = (*SPARSE_RUNGS[1:], *LOWERED_DENSE, *LOWERED_SPARSE, "cudnn fp32 nchw")
+    ways = (*SPARSE_RUNGS[1:], *LOWERED_DENSE, *LOWERED_SPARSE, *CUDNN[:2])
     for layer in workloads.layers("alexnet"):
         for images in BATCHES:
             yield _of_layer(layer, images, ways, "random")

@@ -17,7 +17,7 @@ _CUSPARSE = ("cusparse batched", "cusparse image")
 _DIRECT = {"best direct rung": DIRECT_RUNGS, "cuDNN FP32": _CUDNN[:2], "cuDNN": _CUDNN, "cuBLAS": ("cublas batched",)}
 _LIBRARIES = {
     "cuBLAS by image": ("cublas image",), "cuBLAS batched": ("cublas batched",), "cuSPARSE": _CUSPARSE,
-    "cuDNN FP32": ("cudnn fp32 nchw",),
+    "cuDNN FP32": _CUDNN[:2],
 }  # fmt: skip
 
 

@@ -193,7 +193,7 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
             uneven = best(timed(rows, network=network, layer=layer, pattern="uneven"), SPARSE_RUNGS)
             ways = [best(here, (way,)) for way in ("csr_global", "csr", "csr_tiled")]
             batched, image = (best(here, (way,)) for way in CUBLAS)
-            cusparse, cudnn = best(here, CUSPARSE), best(here, ("cudnn fp32 nchw",))
+            cusparse, cudnn = best(here, CUSPARSE), best(here, CUDNN_FP32)
             lines.append(
                 (
                     layer, f"{here[0]['sparsity']:.1%}", *map(_ms, ways), _ms(mine), mine["way"] if mine else "–",
@@ -230,9 +230,7 @@ def _networks(rows: list[Row]) -> Table:
     lines = []
     for network, name in NETWORKS.items():
         found = [here for layer, here in layers_of(rows, network) if "ungrouped" not in layer]
-        sums = [
-            total_us(found, ways) for ways in (SPARSE_RUNGS, *((w,) for w in CUBLAS), CUSPARSE, ("cudnn fp32 nchw",))
-        ]
+        sums = [total_us(found, ways) for ways in (SPARSE_RUNGS, *((w,) for w in CUBLAS), CUSPARSE, CUDNN_FP32)]
         if found and sums[0]:
             against = (_against(found, ("cublas batched",)), _against(found, CUSPARSE))
             lines.append((name, str(len(found)), *(f"{s / 1e3:.2f}" if s else "–" for s in sums), *against))
@@ -263,7 +261,7 @@ def _against(layers: list[list[Row]], ways: Iterable[str]) -> str:
 def _batch(rows: list[Row]) -> Iterator[Table]:
     ways = {
         "best rungs, ms": SPARSE_RUNGS, "cuBLAS batched": ("cublas batched",), "cuBLAS by image": ("cublas image",),
-        "cuSPARSE": CUSPARSE, "cuDNN FP32": ("cudnn fp32 nchw",),
+        "cuSPARSE": CUSPARSE, "cuDNN FP32": CUDNN_FP32,
     }  # fmt: skip
     lines = []
     for images, layers in batches(rows):
