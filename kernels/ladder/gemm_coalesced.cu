@@ -5,6 +5,7 @@
  * c       device, GB matrices of GM*GN float, every element stored once
  * launch  grid (cdiv(GN, 32), cdiv(GM, 8), GB), block (32, 8)
  * needs   GM < 2^19, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * H100    0.07 of cuBLAS at 4096 x 4096 x 4096
  * over gemm_naive: a warp reads one word of a and 128 neighbouring bytes of b. Two loads a multiply-add remain.
  */
 //@ needs GM < 2**19 and GB < 65536

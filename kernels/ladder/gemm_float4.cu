@@ -5,6 +5,7 @@
  * c       device, GB matrices of GM*GN float, 16-byte aligned, every element stored once
  * launch  grid (cdiv(GN, 32), cdiv(GM, 32), GB), block (8, 32)
  * needs   GN % 4 == 0, GK % 4 == 0;  GM < 2^20, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * H100    0.24 of cuBLAS at 4096 x 4096 x 4096
  * over gemm_shared: a quarter of the load instructions, and one load of a serves four products.
  * Source: mobile-GPU paper, section 3.2, where vectors of four were the best width.
  */

