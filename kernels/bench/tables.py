@@ -170,6 +170,12 @@ def _longest_kernels(rows: list[Row]) -> Table:
 
 # ---- sparse layers
 
+
+def _cudnn_named(rows: list[Row]) -> str:
+    """What the cuDNN column holds: the better of its layouts, where both were timed."""
+    return "cuDNN FP32" if timed(rows, way="cudnn fp32 nhwc") else "cuDNN FP32 NCHW"
+
+
 CUBLAS = ("cublas batched", "cublas image")
 CUSPARSE = ("cusparse batched", "cusparse image")
 
@@ -183,7 +189,7 @@ def layers_of(rows: list[Row], network: str, pattern: str = "random") -> Iterato
 def _sparse(rows: list[Row]) -> Iterator[Table]:
     columns = (
         "layer", "zeros", "csr_global, ms", "csr", "csr_tiled", "best rung, ms", "which", "of its loads",
-        "cuBLAS batched", "by image", "cuSPARSE", "cuDNN FP32", "batched cuBLAS / best", "cuSPARSE / best",
+        "cuBLAS batched", "by image", "cuSPARSE", _cudnn_named(rows), "batched cuBLAS / best", "cuSPARSE / best",
         "uneven rows",
     )  # fmt: skip
     for network in values(rows, "network"):
@@ -224,7 +230,7 @@ def networks_of(record: Record) -> Table:
 def _networks(rows: list[Row]) -> Table:
     """Each network's sparse layers together, and the geometric mean of the ratios of its layers."""
     columns = (
-        "network", "layers", "best rungs, ms", "cuBLAS batched", "by image", "cuSPARSE", "cuDNN FP32",
+        "network", "layers", "best rungs, ms", "cuBLAS batched", "by image", "cuSPARSE", _cudnn_named(rows),
         "batched cuBLAS / best: all, mean, least", "cuSPARSE / best: all, mean, least",
     )  # fmt: skip
     lines = []
@@ -261,7 +267,7 @@ def _against(layers: list[list[Row]], ways: Iterable[str]) -> str:
 def _batch(rows: list[Row]) -> Iterator[Table]:
     ways = {
         "best rungs, ms": SPARSE_RUNGS, "cuBLAS batched": ("cublas batched",), "cuBLAS by image": ("cublas image",),
-        "cuSPARSE": CUSPARSE, "cuDNN FP32": CUDNN_FP32,
+        "cuSPARSE": CUSPARSE, _cudnn_named(rows): CUDNN_FP32,
     }  # fmt: skip
     lines = []
     for images, layers in batches(rows):
