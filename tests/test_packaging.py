@@ -26,11 +26,11 @@ def wheel(tmp_path_factory):
     return path
 
 
-def test_the_wheel_holds_every_module_rung_and_spec_and_nothing_else(wheel):
+def test_the_wheel_holds_every_module_rung_spec_and_record_and_nothing_else(wheel):
     packed = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
     assert {n.split("/")[0] for n in packed} == {"convladder"}
     for folder in ("kernels", "autograde"):
-        data = [p for kind in ("py", "cu", "toml", "j2", "css") for p in (ROOT / folder).rglob(f"*.{kind}")]
+        data = [p for kind in ("py", "cu", "toml", "j2", "css", "csv", "json") for p in (ROOT / folder).rglob(f"*.{kind}")]
         assert data
         missing = {f"convladder/{p.relative_to(ROOT)}" for p in data} - packed
         assert not missing
