@@ -114,9 +114,10 @@ MISSING = {
     "bar": "barriers for some threads of a block",
     "barrier": "barriers for some threads of a block",
     "bulk": "asynchronous copies in bulk",
-    "mma": "tensor cores",
-    "wmma": "tensor cores",
-    "tex": "textures",
+    **dict.fromkeys(("mma", "wmma", "wgmma", "ldmatrix", "stmatrix"), "tensor cores"),
+    **dict.fromkeys(("tex", "tld4", "suld", "sust"), "textures and surfaces"),
+    **dict.fromkeys(("mbarrier", "cluster"), "barriers in memory and clusters of blocks"),
+    "brx": "jumps through a table",
 }
 
 #: Directed rounding is done for these.

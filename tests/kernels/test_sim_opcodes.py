@@ -478,7 +478,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("kind", ["f32", pytest.param("f64", marks=pytest.mark.full)])
 @pytest.mark.parametrize("direction", ["rn", "rz", "rm", "rp"])
 @pytest.mark.parametrize("op", EXACT)
 def test_directed_rounding_is_exact(engine, op, direction, kind):
@@ -606,7 +606,7 @@ def test_integers_become_the_nearest_float(engine, to, source):
 
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("direction", ["rz", "rm", "rp"])
-@pytest.mark.parametrize("to", ["f32", "f64"])
+@pytest.mark.parametrize("to", ["f32", pytest.param("f64", marks=pytest.mark.full)])
 def test_integers_become_floats_in_every_direction(engine, to, direction, source):
     (a,) = columns = table((source,))
     got = engine.opcode(f"cvt.{direction}.{to}.{source} %out, %s0;", to, (source,), columns)
