@@ -55,7 +55,8 @@ class Access:
     op             "load", "store", "atomic", or "reduction": an atomic update whose old value nobody reads
     requests       warp-wide executions with at least one active lane
     threads        active lanes, summed over the requests
-    sectors        32-byte sectors touched, summed over the requests
+    sectors        32-byte sectors touched, summed over the requests; atomic updates of one address by several lanes
+                   touch its sector once for each of them
     sectors_ideal  sectors that the same distinct bytes would fill if they lay side by side
     bytes_needed   distinct bytes touched, summed over the requests
     """

@@ -7,7 +7,7 @@ from .context import ACCESS_FIELDS, ARRAY_FIELDS, LOCAL_ROW, MEMORY_ROWS, SHARED
 from .ir import FunctionBuilder, Value, integer
 
 #: Flags of an access. Compiled code hands over the number of its site, and the flags above it.
-STORE, UNCOUNTED, OVERWRITES, GUESS = 1, 2, 4, 8
+STORE, UNCOUNTED, OVERWRITES, GUESS, TURNS = 1, 2, 4, 8, 16
 FLAG_SHIFT = 24
 
 

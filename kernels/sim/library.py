@@ -42,6 +42,7 @@ def base_module() -> str:
             touch.reach(),
             requests.count(),
             requests.count_banks(),
+            requests.count_turns(),
             requests.count_by_array(),
             requests.careful(),
             requests.careful_uniform(),

@@ -21,7 +21,7 @@ from .isa import CLOCKS, STOPS, WARP_FUNCTIONS, result_type, source_types
 from .program import Entry, Program
 from .ptx import Address, Immediate, Instruction, Name, Operand, PredicatePair, Register, Vector, unsupported
 from .types import TYPES, ScalarType, bits_type
-from .uniformity import analyse, differs_by_lane
+from .uniformity import differs_by_lane
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Lowering:
         self.checked: dict[int, tuple[Value, Value]] = {}  # whether a group was found in order, and where it loads
         self.f = FunctionBuilder("warp", "i64", [("ptr", "context"), ("ptr", "frame"), ("i64", "from_block")])
         self.context = self.f.arguments["context"]
-        uniformity = analyse(self.graph)
+        uniformity = entry.uniformity
         memory = WarpMemory(self.f.arguments["frame"])
         self.control = Control(self.f, memory, entry, uniformity)
         self.frame = Frame(self.f, memory, program, entry, uniformity)
@@ -544,7 +544,8 @@ class _Lowering:
         for i, operand in enumerate(operands):
             f.store(self.frame.read(operand, kind, True), f.at(self.data, i * atomics.SECOND_AT), align=64)
         overwrites = ins.has("exch") and not self.entry.uses_result(ins)
-        site = integer(self.sites[pc] | (access.OVERWRITES if overwrites else 0) << access.FLAG_SHIFT)
+        flags = (access.OVERWRITES if overwrites else 0) | (access.TURNS if pc in self.entry.scattered_updates else 0)
+        site = integer(self.sites[pc] | flags << access.FLAG_SHIFT)
         arguments = [self.context, *self._row_address(ins, place), self._active(guard), site]
         f.call("void", atomics.name_of(ins), arguments)
         if to is not None:

@@ -794,9 +794,18 @@ class _Warp:
                 self._count_banks(tally, ins, offsets, total, lanes)
                 continue
             distinct = len(set(offsets)) * total
-            tally.sectors += len({o // SECTOR for o in offsets})
+            tally.sectors += sum(self._turns(pc, offsets).values())
             tally.sectors_ideal += -(-distinct // SECTOR)
             tally.bytes_needed += distinct
+
+    def _turns(self, pc: int, offsets: list[int]) -> dict[int, int]:
+        """How often each sector is moved: once, but anew for each turn of lanes that update one address."""
+        turns: dict[int, int] = {}
+        scattered = pc in self.launch.entry.scattered_updates
+        for offset, lanes in Counter(offsets).items():
+            sector = offset // SECTOR
+            turns[sector] = max(turns.get(sector, 1), lanes if scattered else 1)
+        return turns
 
     def _count_banks(self, tally: AccessTally, ins: Instruction, offsets: list[int], total: int, lanes: int) -> None:
         """Wavefronts, turn by turn: the most words that any bank has to give."""

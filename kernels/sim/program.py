@@ -20,6 +20,7 @@ from .barriers import is_barrier, is_warp_barrier, number_of, split_votes
 from .calls import inline_calls
 from .isa import STOPS, WARP_FUNCTIONS, check_supported
 from .ptx import Address, Instruction, Name, ParamSlot, Register, unsupported
+from .uniformity import Uniformity, analyse
 
 
 @dataclass
@@ -143,6 +144,21 @@ class Entry:
     def read_registers(self) -> frozenset[str]:
         """The registers that any instruction reads."""
         return frozenset(r for ins in self.function.code for r in cfg.sources(ins))
+
+    @cached_property
+    def uniformity(self) -> Uniformity:
+        return analyse(self.graph)
+
+    @cached_property
+    def scattered_updates(self) -> frozenset[int]:
+        """The pcs of atomic updates whose address may differ within a warp.
+
+        Of all others the assembler makes one update for a warp.
+        """
+        updates = ((pc, ins) for pc, ins in enumerate(self.function.code) if ins.opcode in ("atom", "red"))
+        places = ((pc, ins.operands[ins.opcode == "atom"]) for pc, ins in updates)
+        varying = self.uniformity.varying
+        return frozenset(pc for pc, place in places if any(r in varying for r in cfg.registers_of(place)))
 
     @cached_property
     def guesses(self) -> frozenset[int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from .access import (
     STORE,
+    TURNS,
     add_to_tally,
     array_record,
+    bit,
     copy_bytes,
     exists,
     field_of,
@@ -60,11 +62,40 @@ def count() -> FunctionBuilder:
         add_to_tally(f, tally, requests, threads, f.load("i64", result), ideal, f.mul(words, WORD))
         f.ret()
     exact = f.load(vector("i64"), offsets, align=8)
-    sectors = f.binary("lshr", exact, integer(5, vector("i64")))
-    distinct_sectors = _distinct(f, sectors, lanes)
     needed = f.mul(_distinct(f, exact, lanes), width)
-    add_to_tally(f, tally, requests, threads, distinct_sectors, ideal_sectors(f, needed), needed)
+    ideal = ideal_sectors(f, needed)
+    with f.when(f.icmp("ne", f.and_(flags, TURNS), 0)):
+        add_to_tally(f, tally, requests, threads, f.call("i64", "count_turns", [offsets, lanes]), ideal, needed)
+        f.ret()
+    add_to_tally(f, tally, requests, threads, _distinct(f, _sectors(f, exact), lanes), ideal, needed)
     f.ret()
+    return f
+
+
+def _sectors(f: FunctionBuilder, offsets: Value) -> Value:
+    return f.binary("lshr", offsets, integer(5, vector("i64")))
+
+
+def count_turns() -> FunctionBuilder:
+    """Sectors of atomic updates: lanes of one address take turns, and each turn moves its sectors anew."""
+    f = FunctionBuilder("count_turns", "i64", [("ptr", "offsets"), ("i32", "lanes")])
+    offsets, lanes = f.arguments.values()
+    exact = f.load(vector("i64"), offsets, align=8)
+    rest, turn, pending, found = f.alloca("i32"), f.alloca("i32"), f.alloca("i32"), f.alloca("i64")
+    f.store(lanes, rest)
+    f.store(integer(0, "i64"), found)
+    with f.until_empty(rest) as left:
+        f.store(left, pending)
+        f.store(integer(0), turn)
+        with f.until_empty(pending) as waiting:  # of each address the lowest lane
+            lane = f.lowest_bit(waiting)
+            same = f.icmp("eq", exact, f.splat(f.load("i64", offsets, f.mul(widen(f, lane), 8))))
+            f.store(f.or_(f.load("i32", turn), bit(f, lane)), turn)
+            f.store(f.and_(waiting, f.not_(f.to_mask(same))), pending)
+        taken = f.load("i32", turn)
+        f.increment(found, 0, _distinct(f, _sectors(f, exact), taken))
+        f.store(f.and_(left, f.not_(taken)), rest)
+    f.ret(f.load("i64", found))
     return f
 
 
