@@ -72,7 +72,7 @@ def _gives(r: CaseRun, mistake: str) -> bool:
 def shown(found: Judgement, task: KernelTask, result: Run, answer: Answer, worker: Worker) -> Judgement:
     """A failed judgement of `runs`, `correct` or `hidden`, with what explains it added to its evidence."""
     failing = result.of(str(found.evidence.get("case", "")))
-    if found.passed is not False or failing is None:
+    if found.passed is not False or failing is None or failing.changed:
         return found
     search = _Search(task, answer, worker)
     try:
@@ -92,9 +92,12 @@ class _Search:
         if (reason := self._why(failing)) is not None:
             explained["why"] = reason.evidence()
         small = self._smallest(failing, mistake)
-        if small is not None and not (small.faults and small.case.symbols == failing.case.symbols):
+        if small is None:
+            return explained
+        is_smaller = small.case.symbols != failing.case.symbols
+        if is_smaller or not small.faults:
             border = self.problem.border(small.instance.symbols)
-            explained["counterexample"] = _evidence(small, border, self._why(small))
+            explained["counterexample"] = _evidence(small, border, self._why(small) if is_smaller or reason else None)
         return explained
 
     # -- shrinking -------------------------------------------------------------------------------

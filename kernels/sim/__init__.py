@@ -8,7 +8,8 @@ instructions, `frame` a warp's registers. `jit` compiles it through `objectcache
 `tags` those of a race; `fast_access` and `shared_access` prove for whole warps that there is nothing to report;
 `atomics` and `warp_functions` are what their names say. `launch` numbers the arrays in the space of `addresses`,
 `pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what threads print.
-The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it.
+The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it:
+`provenance` follows where values come from, `lanes` what a warp touches.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
 threads of a block; calls through pointers; recursion. What differs from a GPU: approximate functions are correctly

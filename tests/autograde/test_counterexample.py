@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convladder.autograde.judge import check, counterexample
+from convladder.autograde.judge import check, counterexample, spec
 from convladder.autograde.judge.counterexample import WholeNumbers
 from convladder.autograde.judge.record import CheckRecord
 from convladder.autograde.judge.sandbox import Worker
@@ -94,3 +94,46 @@ def test_of_a_hidden_case_the_instructor_sees_the_counterexample_and_the_student
     assert record.check == "conv.hidden"
     assert record.evidence["counterexample"]["symbols"]["pad"] == 2
     assert not record.student_view().evidence
+
+
+LOWERED = """//@ temp col float[N*C*R*S*P*Q]
+//@ const TL = 16
+//@ launch im2col grid=(cdiv(P*Q, 32), C, N) block=32 args=(x, col, C, H, W, R, S, P, Q, U, pad)
+//@ launch gemm grid=(cdiv(P*Q, TL), cdiv(K, TL), N) block=(TL, TL) args=(w, col, y, K, P*Q, C*R*S)
+__global__ void im2col(const float* x, float* col, int C, int H, int W, int R, int S, int P, int Q, int U, int pad)
+{
+    int pq = blockIdx.x * blockDim.x + threadIdx.x, c = blockIdx.y, n = blockIdx.z;
+    if (pq >= P * Q) return;
+    for (int r = 0; r < R; r++)
+        for (int s = 0; s < S; s++) {
+            int h = pq / Q * U - pad + r, v = pq % Q * U - pad + s;
+            bool inside = h >= 0 && h < H && v >= 0 && v < W;
+            col[(((n * C + c) * R + r) * S + s) * P * Q + pq] = inside ? x[((n * C + c) * H + h) * W + v] : 0.0f;
+        }
+}
+__global__ void gemm(const float* a, const float* b, float* c, int M, int N, int K)
+{
+    __shared__ float at[TL][TL], bt[TL][TL];
+    int i = blockIdx.x * TL + threadIdx.x, m = blockIdx.y * TL + threadIdx.y;
+    b += blockIdx.z * K * N; c += blockIdx.z * M * N;
+    float sum = 0;
+    for (int l0 = 0; l0 < K; l0 += TL) {
+        at[threadIdx.y][threadIdx.x] = m < M && l0 + threadIdx.x < K ? a[m * K + l0 + threadIdx.x] : 0;
+        bt[threadIdx.y][threadIdx.x] = l0 + threadIdx.y < K && i < N ? b[(l0 + threadIdx.y) * N + i] : 0;
+        __syncthreads();
+        for (int l = 0; l < TL - 1; l++) sum += at[threadIdx.y][l] * bt[l][threadIdx.x];
+        __syncthreads();
+    }
+    if (m < M && i < N) c[m * N + i] = sum;
+}
+"""
+
+
+def test_a_product_lost_in_a_tile_is_named_by_the_elements_of_the_input(worker: Worker) -> None:
+    """Two launches, a scratch array and shared memory lie between the input and the output."""
+    records = check.check_task(spec.load("01_direct", hidden=False), "direct_guarded", LOWERED, worker, hidden=False)
+    (record,) = (r for r in records if r.passed is False)
+    small = record.evidence["counterexample"]
+    assert small["symbols"]["C"] * small["symbols"]["R"] * small["symbols"]["S"] >= 16
+    assert "is missing (line 27)" in small["why"]["sentence"]
+    assert len(small["why"]["missing"]) == 1
