@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels import compile_cuda, out, plan, trace
+from ...kernels import compile_cuda, out, plan
 from ...kernels.errors import ArgumentError, CompileError, ConvladderError, LaunchError, PlanError
 from ...kernels.expression import ExpressionError, evaluate
 from ...kernels.launch import Kernel, Module
@@ -219,6 +219,8 @@ def _lanes(
     watch: tuple[int, int], module: Module, parsed: Plan, numbers: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     """What a warp touches, found on copies of the arrays."""
+    from ...kernels import trace  # loads the engine, which a notebook that only draws has no use for
+
     block, warp = watch
     copies = {n: out(a.array.copy()) if isinstance(a, out) else a.copy() for n, a in arrays.items()}
     seen = trace.lanes(module, parsed, numbers, copies, block=block, warp=warp)

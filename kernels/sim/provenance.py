@@ -13,6 +13,7 @@ import numpy as np
 
 from . import numpy_warp
 from .addresses import LOCAL_WINDOW, split
+from .async_copies import STORE_OPCODE
 from .cfg import destinations
 from .launch import WARP
 from .observer import Warp, first_byte
@@ -110,7 +111,7 @@ class Provenance:
         lanes = [int(lane) for lane in np.flatnonzero(active)]
         if opcode == "ld":
             self._load(warp, instruction, lanes)
-        elif opcode == "st":
+        elif opcode in ("st", STORE_OPCODE):
             self._store(warp, instruction, lanes)
         elif opcode in ("atom", "red"):
             self._update(warp, instruction, lanes)

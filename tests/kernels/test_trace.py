@@ -74,6 +74,17 @@ def test_values_are_followed_through_shared_memory() -> None:
     assert found == [Term(1.0, (("x", 1), ("x", 3)), 7)]
 
 
+def test_values_are_followed_through_asynchronous_copies() -> None:
+    code = """__shared__ float tile[4];
+    __pipeline_memcpy_async(&tile[threadIdx.x], &x[threadIdx.x], 4);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    y[threadIdx.x] = 2.0f * tile[3 - threadIdx.x];"""
+    source = "#include <cuda_pipeline.h>\n" + body(code)
+    assert terms(source, {"x": floats(4), "y": out(floats(4))}, 1, n=1) == [Term(2.0, (("x", 2),), 9)]
+
+
 def test_a_warps_lanes_are_told_in_shared_memory_too() -> None:
     source = body("__shared__ float tile[33]; tile[2 * threadIdx.x] = n; y[threadIdx.x] = tile[2 * threadIdx.x];")
     module = compile_cuda(source, on="sim")

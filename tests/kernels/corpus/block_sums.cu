@@ -66,6 +66,17 @@ __global__ void histogram_shared_plain(const int* i, int* counts, int bins)
     if (k < bins) counts[k] = own[k];
 }
 
+//! bug histogram_shared_not_cleared uninitialised
+//@ launch histogram_shared_not_cleared grid=1 block=n
+__global__ void histogram_shared_not_cleared(const int* i, int* counts, int bins)
+{
+    __shared__ int own[16];
+    int k = threadIdx.x;
+    atomicAdd(&own[i[k]], 1);                                   // <- shared memory begins with anything
+    __syncthreads();
+    if (k < bins) counts[k] = own[k];
+}
+
 //! bug histogram_read_at_once shared-race
 //@ launch histogram_read_at_once grid=1 block=n
 __global__ void histogram_read_at_once(const int* i, int* counts, int bins)
