@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -55,6 +56,14 @@ def _measured(suite: str, console: Console) -> dict[str, Any]:
         return compare.measure(suite, advance)
 
 
+def _print_whole(table: Table, console: Console) -> None:
+    """Print every number in full: on a narrow screen lines run over, rather than that digits are cut off."""
+    screen = console.width
+    console.width = max(screen, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
+    console.print(table)
+    console.width = screen
+
+
 def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
     console.print(("recorded on " if kept else "measured on ") + tables.origin(record), soft_wrap=True)
     if reasons := tables.held_down(record):
@@ -67,7 +76,7 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
             column.justify = "right"
         for row in table.rows:
             shown.add_row(*row)
-        console.print(shown)
+        _print_whole(shown, console)
     for verdict in claims.verdicts(record):
         console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
     refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]

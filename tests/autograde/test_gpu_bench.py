@@ -1,0 +1,21 @@
+"""`convladder bench` without a GPU: what is recorded is told whole, and what needs a GPU says so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from convladder.autograde.faces.cli import main
+from convladder.kernels import recorded
+from convladder.kernels.bench.cases import SUITES
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_recorded_suite_is_printed_with_every_digit_on_a_narrow_screen(suite: str) -> None:
+    result = CliRunner().invoke(main, ["bench", suite, "--recorded"], env={"COLUMNS": "60"})
+    assert result.exit_code == 0, result.output
+    device = recorded.load(suite)[0]["device"]["device"]
+    assert result.output.startswith(f"recorded on {device}")
+    assert not re.search(r"(?<!\S)[\d.]+…", result.output)
