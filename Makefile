@@ -45,7 +45,7 @@ build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
 prove: .venv/.ready  ## the four proofs of every lab
 	$(BIN)/convladder prove
 
-bench: .venv/.ready  ## rewrite the README's results from the records; `convladder bench SUITE --keep` makes those on a GPU
+bench: .venv/.ready  ## rewrite the README's results and the rungs' figures from the records of `convladder bench SUITE --keep`
 	$(BIN)/convladder bench --readme README.md
 
 doctor: .venv/.ready  ## what this machine can do, and what to install for more

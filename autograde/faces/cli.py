@@ -378,7 +378,7 @@ _GPU_SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw them (GPU suites).")
 @click.option("--recorded", is_flag=True, help="Show what is recorded of a GPU suite; measure nothing.")
 @click.option("--keep", is_flag=True, help="Keep the record with the package, where --recorded finds it (GPU suites).")
-@click.option("--readme", type=_NOTEBOOK, help="Only rewrite the results in this README from what is recorded.")
+@click.option("--readme", type=_NOTEBOOK, help="Only rewrite what is recorded: in this README and the rungs' headers.")
 def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep: bool, readme: Path | None) -> None:
     """Measure what the engine or the judge costs on this machine, or the rungs against the libraries on its GPU.
 

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...kernels import recorded
-from ...kernels.bench import claims, compare, plots, readme, tables
+from ...kernels.bench import claims, compare, headers, plots, readme, tables
 from ...kernels.bench.cases import SUITES
 from ...kernels.errors import BackendError
 
@@ -39,10 +39,14 @@ def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, ke
 
 
 def rewrite_readme(file: Path, console: Console) -> None:
-    """Write the recorded results into a README."""
+    """Write the recorded results into a README, and the figures into the headers of the ladder beside it."""
     records = {suite: found[0] for suite in SUITES if (found := recorded.load(suite))}
     changed = readme.rewrite(file, records)
     console.print(f"{file}: {'rewritten' if changed else 'unchanged'}, from {len(records)} recorded suites")
+    ladder = file.resolve().parent / "kernels" / "ladder"
+    if ladder.is_dir() and set(SUITES) <= set(records):
+        rungs = headers.rewrite(ladder, records)
+        console.print(f"{ladder}: {', '.join(rungs) or 'no header'} rewritten")
 
 
 def _measured(suite: str, console: Console) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from convladder.kernels import recorded, workloads
-from convladder.kernels.bench import cases, compare, readme, tables
+from convladder.kernels.bench import cases, compare, headers, readme, tables
 from convladder.kernels.rungs import LADDER, ladder_source
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -67,31 +67,15 @@ def test_rungs_of_the_records_are_rungs():
         assert {row["way"] for row in rows(suite) if row["way"].split()[0] not in libraries} <= set(LADDER)
 
 
-def times(suite: str, names: tuple[str, ...], way: str) -> list[float]:
-    """Microseconds of the cases whose names begin so, in order."""
-    return [row["us"] for name in names for row in rows(suite) if row["case"].startswith(name) and row["way"] == way]
-
-
-def figures(rung: str) -> str:
-    """What the header of a rung says of the H100."""
-    kind = rung.split("_")[0]
-    if kind == "gemm":
-        mine, library = (times("gemm", ("4096^3",), way)[0] for way in (rung, "cublas batched"))
-        return f"{library / mine:.2f} of cuBLAS at 4096 x 4096 x 4096"
-    if kind == "csr":
-        layers = ("alexnet conv2, batch", "alexnet conv3, batch")
-        mine, library = (times("sparse", layers, way) for way in (rung, "cublas batched"))
-        return "AlexNet's conv2, conv3, 128 images: {:.2f}, {:.2f} ms; lowered, cuBLAS: {:.2f}, {:.2f}".format(
-            *(us / 1000 for us in mine + library)
-        )
-    images = tuple(f"{size} x {size}, stride 1" for size in (31, 511, 4095))
-    mine, library = (times("direct", images, way) for way in (rung, "cudnn fp32 nhwc"))
-    return "3 x 31^2, 511^2, 4095^2, a 3 x 3 filter: {:.1f}, {:.1f}, {:.0f} us; cuDNN: {:.1f}, {:.1f}, {:.0f}".format(
-        *mine, *library
-    )
-
-
 @pytest.mark.parametrize("rung", LADDER)
 def test_the_header_of_a_rung_says_what_is_recorded(rung):
     header = ladder_source(rung).partition("*/")[0]
-    assert f" {figures(rung)}\n" in header, f'its line should be " * H100 … {figures(rung)}"'
+    assert f" {headers.figures(rung, RECORDS)}\n" in header, "run `make bench`"
+
+
+def test_headers_are_written_anew_from_the_records(tmp_path):
+    for rung in LADDER:
+        text = ladder_source(rung)
+        (tmp_path / f"{rung}.cu").write_text(text.replace("ms; lowered", "ms; long ago") if rung == "csr" else text)
+    assert headers.rewrite(tmp_path, RECORDS) == ["csr"]
+    assert (tmp_path / "csr.cu").read_text() == ladder_source("csr")
