@@ -120,7 +120,12 @@ def ladder_source(name: str) -> str:
 
 
 def convolution_source(name: str) -> str:
-    """The text of a whole convolution that ends in the rung `name`: its route, the steps before it, and itself."""
+    """The text of a whole convolution that ends in the rung `name`: its route, the steps before it, and itself.
+
+    Raises ArgumentError for a name that is none, a step's too.
+    """
+    if name not in LADDER:
+        raise ArgumentError(f"{name!r} is no convolution; there are {', '.join(LADDER)}")
     text = ladder_source(name)
     route = LADDER[name]
     return "\n".join([route.lines, *map(ladder_source, route.steps), text]) if route != DIRECT else text

@@ -15,6 +15,8 @@
  * shared memory a multiply-add is its limit; the load of a non-zero, eight bytes to every lane, adds to it where a lane
  * has few outputs.
  */
+// A band is as many output rows as leave room for the input rows under them (window: under one); `whole` where all
+// channels fit with the zero rows that part them. A small batch is spread over the GPU by shares of the filters.
 //@ const WARPS = 32
 //@ const SLOTS = 12
 //@ let channels = C // groups

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convladder.kernels import compile_cuda, out, plan
-from convladder.kernels.errors import GeometryError
+from convladder.kernels.errors import ArgumentError, GeometryError
 from convladder.kernels.layouts import ConvGeometry, csr
-from convladder.kernels.rungs import LADDER, LOWERED, STRETCHED, convolution, ladder_source
+from convladder.kernels.rungs import LADDER, LOWERED, STEPS, STRETCHED, convolution, convolution_source, ladder_source
 
 ODD = ConvGeometry(N=2, C=4, H=9, W=7, K=6, R=3, S=2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), groups=2)
 
@@ -133,3 +133,14 @@ def test_a_convolution_can_run_again(on):
     first = y.copy()
     prepared.run()
     np.testing.assert_array_equal(first, y)
+
+
+@pytest.mark.parametrize("name", ["pad", "magic"])
+def test_only_a_convolution_convolves(name):
+    with pytest.raises(ArgumentError, match=f"'{name}' is no convolution; there are direct_guarded"):
+        convolution_source(name)
+
+
+def test_every_step_is_on_a_route_or_prepares_weights():
+    on_routes = {step for route in LADDER.values() for step in route.steps}
+    assert on_routes | {"stretch_filter", "stretch"} == set(STEPS)
