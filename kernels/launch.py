@@ -249,10 +249,36 @@ def _fit(kernel: Kernel, args: Sequence[Any]) -> list[Argument]:
         listed = f"({', '.join(map(str, declared))})" if declared is not None else ""
         raise ArgumentError(f"{kernel.name}{listed} takes {len(kernel.sizes)} arguments, got {len(args)}")
     parameters = declared or tuple(Parameter("", f"argument {i}") for i in range(1, len(args) + 1))
-    return [
+    fitted = [
         _fit_one(f"{kernel.name}, parameter {i} ({p})" if p.type else f"{kernel.name}, {p.name}", p, size, arg)
         for i, (p, size, arg) in enumerate(zip(parameters, kernel.sizes, args, strict=True), 1)
     ]
+    _require_apart(kernel, fitted)
+    return fitted
+
+
+def _require_apart(kernel: Kernel, args: Sequence[Argument]) -> None:
+    """Two arrays are the same memory or have none in common; what is undefined before is an input nowhere."""
+    arrays = [(a, *_extent(a.array)) for a in args if a.array is not None and a.array.nbytes]
+    for i, (a, begin, end) in enumerate(arrays):
+        for b, other_begin, other_end in arrays[:i]:
+            if begin >= other_end or other_begin >= end:
+                continue
+            if (begin, end) != (other_begin, other_end):
+                raise ArgumentError(
+                    f"{kernel.name}: the arrays {b.name} and {a.name} overlap in part. Pass a copy of one"
+                )
+            if a.undefined or b.undefined:
+                raise ArgumentError(
+                    f"{kernel.name}: {b.name} and {a.name} are the same array, and out() says that its contents are "
+                    "undefined. Pass a copy, or leave out() away"
+                )
+
+
+def _extent(array: Any) -> tuple[int, int]:
+    """First address of an array and the one behind it, on the host or on a device."""
+    begin = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return begin, begin + array.nbytes
 
 
 def _fit_one(where: str, parameter: Parameter, size: int, arg: Any) -> Argument:

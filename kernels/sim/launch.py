@@ -65,7 +65,7 @@ class Launch:
     grid: Triple
     block: Triple
     arrays: list[Buffer]  # arrays[0] is the null pointer's, empty
-    parameter_names: dict[int, str]  # array number -> the parameter that points to it
+    parameter_names: dict[int, frozenset[str]]  # array number -> the parameters that point to it
     params: bytes
     shared_bytes: int
     checks: bool
@@ -98,7 +98,7 @@ class Launch:
             return True
         if number < 1 + len(self.program.symbols):
             return self.arrays[number].name in names
-        return self.parameter_names[number] in names
+        return bool(self.parameter_names[number] & names)
 
     @cached_property
     def _meant(self) -> dict[int, list[str]]:
@@ -146,12 +146,16 @@ def prepare(
     if len(params) != len(names):
         raise ValueError(f"{entry_name} takes {len(names)} parameters, got {len(params)}")
     data = bytearray(entry.param_bytes)
-    parameter_names: dict[int, str] = {}
+    parameter_names: dict[int, frozenset[str]] = {}
+    numbers: dict[tuple[int, int], int] = {}  # by address and size: parameters may share an array
     for name, slot, value in zip(names, entry.params, params):
         if isinstance(value, Buffer):
-            parameter_names[len(arrays)] = name
-            raw = window(len(arrays)).to_bytes(8, "little")
-            arrays.append(value)
+            place = (value.data.ctypes.data, len(value.data))
+            number = numbers.setdefault(place, len(arrays)) if len(value.data) else len(arrays)
+            if number == len(arrays):
+                arrays.append(value)
+            parameter_names[number] = parameter_names.get(number, frozenset()) | {name}
+            raw = window(number).to_bytes(8, "little")
         else:
             raw = bytes(value)
         if len(raw) != slot.size:

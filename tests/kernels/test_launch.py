@@ -197,3 +197,29 @@ def test_signatures_are_read_from_the_text():
 )
 def test_the_name_behind_a_ptx_name(entry, name):
     assert base_name(entry) == name
+
+
+SHIFT = """extern "C" __global__ void shift(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x + 1];
+}"""
+
+
+def test_parameters_that_share_an_array_race_on_it():
+    a = np.arange(65, dtype=np.float32)
+    result = launch(compile_cuda(SHIFT)["shift"], 1, 64, [a, a])
+    assert [f.kind for f in result.faults] == ["global-race"]
+    assert "x[1]" in result.faults[0].message
+
+
+def test_arrays_that_overlap_in_part_are_refused():
+    a = np.arange(80, dtype=np.float32)
+    kernel = compile_cuda(SHIFT)["shift"]
+    with pytest.raises(ArgumentError, match="x and y overlap in part"):
+        launch(kernel, 1, 64, [a[:70], a[5:75]])
+    launch(kernel, 1, 10, [a[:40], a[40:]])  # neighbours do not overlap
+
+
+def test_an_input_cannot_be_undefined_as_well():
+    a = np.arange(65, dtype=np.float32)
+    with pytest.raises(ArgumentError, match="x and y are the same array, and out"):
+        launch(compile_cuda(SHIFT)["shift"], 1, 64, [a, out(a)])
