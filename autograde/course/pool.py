@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -116,9 +117,18 @@ def _ending(code: int | None) -> str:
     return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
 
 
+def _end_with_parent() -> None:
+    """End this session when the parent is gone: nobody is left to stop a job that takes too long."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os.killpg(0, signal.SIGKILL)
+
+
 def _serve(pipe: connection.Connection, work: Callable[[Any], str]) -> None:
     # A session of its own: Ctrl-C reaches the parent alone, which then ends the whole session.
     os.setsid()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             job = pipe.recv()

@@ -403,6 +403,7 @@ def test_a_stopped_grader_leaves_complete_records_and_an_open_folder(
         assert grader.stdout is not None
         finished = {grader.stdout.readline().strip(), grader.stdout.readline().strip()}
         grader.send_signal(number)
+        grader.communicate(timeout=30)  # to the end of its output: none of its processes is left to hold it open
     assert finished == {"ada", "cy"}
     assert {p.name for p in (out / "records").iterdir()} == {"ada.json", "cy.json"}
     for path in (out / "records").iterdir():
