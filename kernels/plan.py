@@ -222,6 +222,12 @@ def ready(
 
 def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
     """The scratch arrays of a plan by name, with undefined contents: NumPy, or CuPy for on="gpu"."""
+    sizes = temp_sizes(plan, symbols)
+    return {t.name: _scratch(t, n, on) for t, n in zip(plan.temps, sizes, strict=True)}
+
+
+def temp_sizes(plan: Plan, symbols: Mapping[str, Value]) -> list[int]:
+    """Elements of each scratch array. Raises PlanError where one has none, or all together are too large."""
     names = plan.names(symbols)
     sizes = [_integer(t.elements, names, t.line) for t in plan.temps]
     total = 0
@@ -233,7 +239,7 @@ def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
                 f"have at most {MAX_TEMP_BYTES >> 20} MiB",
                 temp.line,
             )
-    return {t.name: _scratch(t, n, on) for t, n in zip(plan.temps, sizes, strict=True)}
+    return sizes
 
 
 def _also_named(plan: Plan, operands: Mapping[str, Any]) -> dict[str, Any]:

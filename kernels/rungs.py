@@ -16,7 +16,7 @@ import numpy as np
 
 from . import gpu, plan
 from .compiler import DEFAULT_ARCH
-from .errors import ArgumentError, BackendError
+from .errors import ArgumentError, BackendError, GeometryError, PlanError
 from .launch import Backend, Module, Ready, compile_cuda, out
 from .layouts import ConvGeometry, csr
 from .occupancy import limits_of
@@ -133,7 +133,16 @@ def convolution_source(name: str) -> str:
 
 def check_geometry(name: str, geometry: ConvGeometry, on: Backend = "sim") -> None:
     """Raise GeometryError where a rung or a step before it does not take the geometry."""
-    plan.parse(convolution_source(name)).check_needs({**geometry.symbols(), **device_symbols(on)}, name)
+    parsed = plan.parse(convolution_source(name))
+    symbols = {**geometry.symbols(), **device_symbols(on)}
+    parsed.check_needs(symbols, name)
+    if geometry.N == 0:
+        return
+    try:
+        plan.temp_sizes(parsed, symbols)
+    except PlanError as error:
+        reason = str(error).removeprefix(f"line {error.line}: ")
+        raise GeometryError(f"{name} does not take this geometry: {reason}. Give it fewer images at a time") from None
 
 
 @cache

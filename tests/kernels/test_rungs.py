@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from convladder.kernels import compile_cuda, out, plan
 from convladder.kernels.errors import ArgumentError, GeometryError
 from convladder.kernels.layouts import ConvGeometry, csr
-from convladder.kernels.rungs import LADDER, LOWERED, STEPS, STRETCHED, convolution, convolution_source, ladder_source
+from convladder.kernels.rungs import (
+    LADDER,
+    LOWERED,
+    STEPS,
+    STRETCHED,
+    check_geometry,
+    convolution,
+    convolution_source,
+    ladder_source,
+)
 
 ODD = ConvGeometry(N=2, C=4, H=9, W=7, K=6, R=3, S=2, stride=(2, 1), pad=(1, 2), dilation=(1, 2), groups=2)
 
@@ -139,6 +148,13 @@ def test_a_convolution_can_run_again(on):
 def test_only_a_convolution_convolves(name):
     with pytest.raises(ArgumentError, match=f"'{name}' is no convolution; there are direct_guarded"):
         convolution_source(name)
+
+
+@pytest.mark.parametrize("rung", ["gemm_naive", "csr"])
+def test_a_batch_whose_scratch_memory_is_too_large_is_refused(rung):
+    g = ConvGeometry(N=512, C=256, H=64, W=64, K=1, R=3, S=3, pad=(1, 1))
+    with pytest.raises(GeometryError, match=f"{rung} does not take this geometry: temp .* 2048 MiB. Give it fewer"):
+        check_geometry(rung, g)
 
 
 def test_every_step_is_on_a_route_or_prepares_weights():
