@@ -58,7 +58,10 @@ def parse(text: str) -> ast.expr:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ExpressionError(f"{text.strip()!r} is not an expression") from None
-    _allow(tree, text.strip())
+    try:
+        _allow(tree, text.strip())
+    except RecursionError:
+        raise ExpressionError(f"{text.strip()[:40]!r}… is nested too deeply") from None
     return tree
 
 
@@ -83,7 +86,7 @@ def value(tree: ast.expr, symbols: Mapping[str, Value], text: str) -> Value:
     except KeyError as missing:
         known = ", ".join(sorted(symbols)) or "none"
         raise ExpressionError(f"{text!r}: there is no symbol {missing.args[0]}; known are {known}") from None
-    except (OverflowError, TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError, RecursionError):
         raise ExpressionError(f"{text!r} has no value") from None
     return result
 

@@ -272,7 +272,10 @@ def _right_hand_side(name: str, answer: Answer) -> str:
         raise ExpressionError(f"{answer.where()} sets {name} {len(values)} times: keep one line")
     if isinstance(values[0], ast.Constant) and values[0].value is Ellipsis:
         raise ExpressionError(f"no number yet: write yours in place of the dots, `{name} = …`")
-    return ast.unparse(values[0])
+    try:
+        return ast.unparse(values[0])
+    except RecursionError:
+        raise ExpressionError(f"{answer.where()}: what {name} is set to is nested too deeply") from None
 
 
 # ---- explanations
