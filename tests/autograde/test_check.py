@@ -278,6 +278,30 @@ def test_a_function_that_fails_only_hidden_calls(tiny: Spec, index: str, worker:
     assert record.student_view().rationale == "wrong value in a hidden call"
 
 
+def test_a_function_cannot_show_its_author_the_hidden_calls(tiny: Spec, worker: Worker) -> None:
+    spy = (
+        "import sys\n" + HEAD + "    frame = sys._getframe()\n    while 'request' not in frame.f_locals:\n"
+        "        frame = frame.f_back\n    raise ValueError([c['p'] for c in frame.f_locals['request']['calls']][-3:])"
+    )  # fmt: skip
+    _, record = only_failure(check(tiny, "index", spy, worker))
+    assert "raised ValueError: [1, 1, 1]" in record.rationale  # the last public calls; the hidden one has p = 9
+
+
+def test_a_function_that_dies_in_a_hidden_call_loses_the_hidden_points_only(
+    tiny: Spec, index: str, worker: Worker
+) -> None:
+    text = index.replace("    h, w", "    if p == 9:\n        __import__('os')._exit(0)\n    h, w")
+    failed, record = only_failure(check(tiny, "index", text, worker))
+    assert failed == "hidden"
+    assert record.student_view().rationale == "wrong value in a hidden call"
+
+
+@pytest.mark.parametrize("depth", [900, 1500])
+def test_a_deeply_nested_prediction_is_a_wrong_one(tiny: Spec, worker: Worker, depth: int) -> None:
+    record = check(tiny, "guess", f"guess = {'-' * depth}1", worker)["prediction"]
+    assert record.passed is False
+
+
 # ---- numbers and explanations
 
 
