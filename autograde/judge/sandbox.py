@@ -73,6 +73,8 @@ class SandboxPolicy:
     gpu      show the NVIDIA devices to the kernel worker; its address space is unlimited then, because
              CUDA reserves more of it than any machine has memory
     seconds  wall-clock limit of one request
+    processes         of the kernel worker: the compiler and CUDA start threads, and no student text does
+    python_processes  of the Python worker, itself counted: `memory` bounds each, so several would have as much together
     """
 
     kind: Literal["bwrap", "none"] = "bwrap"
@@ -80,6 +82,7 @@ class SandboxPolicy:
     seconds: float = 20.0
     memory: int = 4 << 30
     processes: int = 64
+    python_processes: int = 1
     file_size: int = 64 << 20
     cpu_seconds: int = 600
     tmp_size: int = 256 << 20
@@ -100,7 +103,7 @@ class SandboxPolicy:
         if not (self.gpu and role == "kernel"):
             found["AS"] = self.memory
         if self.kind == "bwrap":  # elsewhere the limit would count the user's other processes
-            found["NPROC"] = self.processes
+            found["NPROC"] = self.python_processes if role == "python" else self.processes
         return found
 
 

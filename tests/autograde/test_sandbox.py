@@ -18,7 +18,9 @@ from convladder.autograde.judge.values import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Small limits, so that an attack is over soon.
-SMALL = SandboxPolicy("bwrap", seconds=3, memory=1 << 30, processes=16, file_size=1 << 20, tmp_size=4 << 20)
+SMALL = SandboxPolicy(
+    "bwrap", seconds=3, memory=1 << 30, processes=16, python_processes=16, file_size=1 << 20, tmp_size=4 << 20
+)
 
 
 def call(worker: Worker, source: str, **arguments: Any) -> Any:
@@ -303,7 +305,17 @@ return 'all'
 """
     made = outcome(body)
     assert isinstance(made, int)
-    assert made < SMALL.processes
+    assert made < SMALL.python_processes
+
+
+def test_memory_is_not_had_several_times_over_by_forking(bwrap: str) -> None:
+    body = """
+try:
+    return 'forked' if os.fork() else time.sleep(60)
+except BlockingIOError:
+    return 'alone'
+"""
+    assert outcome(body, SandboxPolicy("bwrap")) == "alone"
 
 
 def test_processes_that_it_started_end_with_it(bwrap: str) -> None:
