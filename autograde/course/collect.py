@@ -32,7 +32,11 @@ from .grades import GradingError, display_name
 MAX_FILES = 20_000
 MAX_TOTAL = 4 << 30
 
-_TIME = r"\d{4}(?:-\d\d){5}"
+#: What platforms write before the name of a student's file, and on a student's folder.
+_CANVAS = re.compile(r"([^_]+)_(LATE_)?(\d+)_\d+_")
+_MOODLE = re.compile(r"(.+?)_(\d+)_assignsubmission_file_+")
+_MOODLE_FOLDER = re.compile(r"(.+)_(\d+)_assignsubmission_file_*")
+_BLACKBOARD = re.compile(r"(?:.*?_)?([^_]+)_attempt_(\d{4}(?:-\d\d){5})_")
 
 
 @dataclass(frozen=True)
@@ -54,21 +58,43 @@ class Attempt:
 
 
 def attempt(path: PurePath, lab: str) -> Attempt | None:
-    """Whose notebook of `lab` a file is, by its name and the folders that it lies in; None where it is nobody's."""
-    name = re.escape(lab)
-    if found := re.fullmatch(rf"([^_]+)_(LATE_)?(\d+)_\d+_{name}(?:-(\d+))?\.ipynb", path.name):
-        student, late, person, again = found.groups()
-        return Attempt(student, person, int(again or 0), late=bool(late), known=True)
-    if found := re.fullmatch(rf"(?:.*_)?([^_]+)_attempt_({_TIME})_{name}\.ipynb", path.name):
-        with suppress(ValueError):
-            when = datetime.strptime(found[2], "%Y-%m-%d-%H-%M-%S").replace(tzinfo=UTC)
-            return Attempt(found[1], number=int(when.timestamp()), submitted=when, known=True)
-    if found := re.fullmatch(rf"(.+)_(\d+)_assignsubmission_file_+{name}\.ipynb", path.name):
+    """Whose notebook of `lab` a file is, by its name and the folders that it lies in; None where it is nobody's.
+
+    What a platform writes stands before what a student chose, so the outermost folder and the first mark in a name
+    decide: a student's file that is called like another one's attempt is nobody's.
+    """
+    whose = _attempt([part for part in path.parts if part not in ("/", "..", ".")], lab)
+    return whose if whose is not None and whose.student not in ("", ".", "..") else None
+
+
+def _attempt(parts: Sequence[str], lab: str) -> Attempt | None:
+    *folders, name = parts
+    for folder in folders:
+        if found := _MOODLE_FOLDER.fullmatch(folder):
+            return Attempt(found[1], found[2], known=True) if name == f"{lab}.ipynb" else None
+    marks = [m for m in (_CANVAS.match(name), _MOODLE.match(name), _BLACKBOARD.match(name)) if m]
+    if marks:
+        found = min(marks, key=lambda m: m.end())
+        chosen = re.fullmatch(rf"{re.escape(lab)}(?:-(\d+))?\.ipynb", name[found.end() :])
+        if chosen is None or (chosen[1] and found.re is not _CANVAS):
+            return None
+        return _marked(found, int(chosen[1] or 0))
+    if name == f"{lab}.ipynb":
+        return _of_folder(folders, lab)
+    if name.endswith(f"_{lab}.ipynb"):
+        return Attempt(name.removesuffix(f"_{lab}.ipynb"))
+    return None
+
+
+def _marked(found: re.Match[str], again: int) -> Attempt | None:
+    """What a platform wrote before a student's file name."""
+    if found.re is _CANVAS:
+        return Attempt(found[1], found[3], again, late=bool(found[2]), known=True)
+    if found.re is _MOODLE:
         return Attempt(found[1], found[2], known=True)
-    if path.name == f"{lab}.ipynb":
-        return _of_folder([part for part in path.parts[:-1] if part not in ("/", "..")], lab)
-    if path.name.endswith(f"_{lab}.ipynb"):
-        return Attempt(path.name.removesuffix(f"_{lab}.ipynb"))
+    with suppress(ValueError):
+        when = datetime.strptime(found[2], "%Y-%m-%d-%H-%M-%S").replace(tzinfo=UTC)
+        return Attempt(found[1], number=int(when.timestamp()), submitted=when, known=True)
     return None
 
 
@@ -77,7 +103,7 @@ def _of_folder(folders: Sequence[str], lab: str) -> Attempt | None:
         folders = folders[:-1]
     if not folders:
         return None
-    if found := re.fullmatch(r"(.+)_(\d+)_assignsubmission_file_*", folders[-1]):
+    if found := _MOODLE_FOLDER.fullmatch(folders[-1]):
         return Attempt(found[1], found[2], known=True)
     return Attempt(folders[-1])
 
@@ -88,7 +114,7 @@ def latest(candidates: Iterable[tuple[Attempt, Path]]) -> list[tuple[Attempt, Pa
     Raises GradingError where two people have the student's name.
     """
     found = list(candidates)
-    people = {a.person: path for a, path in found}
+    people = {(a.person, a.known): path for a, path in found}
     if len(people) > 1:
         first, second = (display_name(f"{p.parent.name}/{p.name}") for p in list(people.values())[:2])
         raise GradingError(
@@ -159,7 +185,7 @@ def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[
 def entry(raw: str, notebooks: Sequence[tuple[Attempt, Path]], folder: Path, lab: str, own: str = "") -> Entry:
     """What a student's notebooks come to.
 
-    folder  what all submissions lie in: a notebook that is a link out of it is not read
+    folder  what all submissions lie in: below it no link is followed, to another student's work or out of it
     own     the name of the student's own folder, to say what lies there instead
     """
     student = display_name(raw)
@@ -172,15 +198,20 @@ def entry(raw: str, notebooks: Sequence[tuple[Attempt, Path]], folder: Path, lab
         return Entry(student, problem=f"No notebook {lab}.ipynb was handed in.{hint}")
     whose, notebook = notebooks[0]
     try:
-        inside = notebook.resolve(strict=True).is_relative_to(folder.resolve())
+        itself = notebook.resolve(strict=True) == folder.resolve() / notebook.relative_to(folder)
     except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself
         return Entry(student, problem=f"{notebook.name} cannot be read: {getattr(error, 'strerror', '') or 'a loop'}.")
-    if not inside:
-        return Entry(student, problem=f"{notebook.name} is a link out of the submissions; hand in the file itself.")
+    if not itself:
+        return Entry(student, problem=f"{notebook.name} is a link, or lies behind one; hand in the file itself.")
     if not notebook.is_file():
         return Entry(student, problem=f"{notebook.name} is not a regular file.")
     downloaded = whose.known or notebook.parent.name == lab
     return Entry(student, notebook, "", whose.submitted or submitted_at(notebook, downloaded), whose.late)
+
+
+def entry_of(raw: str, notebook: Path, folder: Path, lab: str) -> Entry:
+    """What the one notebook of a student comes to, where its place is known."""
+    return entry(raw, [(Attempt(raw), notebook)], folder, lab)
 
 
 def submitted_at(notebook: Path, downloaded: bool = False) -> datetime | None:

@@ -49,6 +49,30 @@ def test_a_path_says_whose_notebook_it_is(path: str, student: str, person: str, 
     assert found.late is ("_LATE_" in path)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "ada_5_90_bob_attempt_2026-01-30-15-00-00_01_direct.ipynb",
+        "ada_5_90_Bob_7_assignsubmission_file_01_direct.ipynb",
+        "ada_5_90_bob_01_direct.ipynb",
+        "Ada_5_assignsubmission_file_/bob_7_91_01_direct.ipynb",
+        "Ada_5_assignsubmission_file_/bob_attempt_2026-01-30-15-00-00_01_direct.ipynb",
+        "Ada_5_assignsubmission_file_bob_attempt_2026-01-30-15-00-00_01_direct.ipynb",
+        "Lab 1_ada_attempt_2026-01-30-15-00-00_bob_attempt_2027-01-30-15-00-00_01_direct.ipynb",
+        ".._attempt_2026-01-30-15-00-00_01_direct.ipynb",
+        ".._5_90_01_direct.ipynb",
+    ],
+)
+def test_a_file_that_is_called_like_another_students_is_nobodys(path: str) -> None:
+    assert collect.attempt(PurePosixPath(path), LAB) is None
+
+
+def test_a_folder_within_a_students_own_is_the_students() -> None:
+    found = collect.attempt(PurePosixPath("Ada_5_assignsubmission_file_/bob/01_direct.ipynb"), LAB)
+    assert found is not None
+    assert (found.student, found.person) == ("Ada", "5")
+
+
 @pytest.mark.parametrize("path", ["01_direct.ipynb", "ada/notes.ipynb", "ada/01_direct.txt", "ada_02_im2col.ipynb"])
 def test_a_path_that_names_no_student_or_another_lab_is_nobodys(path: str) -> None:
     assert collect.attempt(PurePosixPath(path), LAB) is None
