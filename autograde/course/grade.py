@@ -141,13 +141,14 @@ def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
         and "unfinished" not in record.environment
         and record.student == job.entry.student
         and (record.lab, record.on, record.timing) == (job.lab, job.settings.on, job.settings.timing)
-        and (record.sha256, record.spec_sha256) == (_sha256(job.entry.notebook), job.spec_sha256)
+        and (record.sha256, record.spec_sha256) == (sha256_of(job.entry.notebook), job.spec_sha256)
         and all(record.environment.get(mark, "") == value for mark, value in job.marks().items())
         and (job.settings.sandbox == "none" or record.sandbox == job.settings.sandbox)
     )
 
 
-def _sha256(notebook: Path | None) -> str:
+def sha256_of(notebook: Path | None) -> str:
+    """The digest of a notebook; "" where there is none, or it cannot be read."""
     if notebook is None:
         return ""
     try:
@@ -207,7 +208,7 @@ class _Job:
             lab=self.lab,
             student=self.entry.student,
             notebook=str(self.entry.notebook or ""),
-            sha256=_sha256(self.entry.notebook),
+            sha256=sha256_of(self.entry.notebook),
             spec_sha256=self.spec_sha256,
             on=settings.on,
             timing=settings.timing,
@@ -317,14 +318,14 @@ def judge_one(
 ) -> SubmissionRecord:
     """Judge the notebook of one student, unless OUT has a valid record of it, and keep the record in OUT.
 
-    folder  what all submissions lie in: a notebook that is a link out of it is not read
+    folder  what all submissions lie in: below it no link is followed
     raw     the student, as the folder is named
     course  its deadlines, points and hidden cases; `settings` say its timing form
     The secret is that of the class in OUT, so a class may be judged one by one, all at once, or partly so.
     Where judging broke down, "unfinished" in the record's environment says so, and the next call judges again.
     """
     _require_gpu(settings)
-    entry = collect.entry(raw, [(collect.Attempt(raw), notebook)], folder, lab)
+    entry = collect.entry_of(raw, notebook, folder, lab)
     (out / "records").mkdir(mode=0o700, parents=True, exist_ok=True)
     secret, spec = class_secret(out, lab), _spec(lab, None, course)
     gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,4 +77,5 @@ def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
     except OSError as error:
         raise GradingError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):  # it is not there, or the folder cannot be written: the error above says so
+            draft.unlink()

@@ -35,7 +35,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
@@ -52,7 +52,7 @@ from sqlalchemy.exc import OperationalError
 from traitlets import Enum, Float, List, Unicode
 
 from ...kernels.errors import ConvladderError
-from ..course import build, grade
+from ..course import build, collect, grade
 from ..course import course as courses
 from ..course.course import Course
 from ..course.grades import display_name
@@ -62,6 +62,8 @@ from ..judge.record import SubmissionRecord
 from ..judge.spec import ExplainTask, Spec
 from ..judge.submission import Submission, SubmissionError
 from . import nbgrader_output as output
+from . import nbgrader_resume as resume
+from .report import plain
 
 Resources = dict[str, Any]
 
@@ -224,7 +226,10 @@ class SubmittedNotebook(NotebookExporter):
         if isinstance(self.parent, Autograde):
             try:
                 _require_writable(self.parent.coursedir.db_url, self.gradebook_patience_s)
-                _require_rules(self)
+                course = _require_rules(self)
+                _refuse_links(self.parent)
+                # Kept open: it tells other commands that this one is at work.
+                self._at_work = _forget_stale(self.parent, course, self.config.Judge.get("on", "sim"))
             except NbGraderException as error:
                 self.log.error("%s", error)
                 raise
@@ -235,8 +240,42 @@ class SubmittedNotebook(NotebookExporter):
         return super().from_file(file_stream, resources=resources, **kw)
 
 
-def _require_rules(part: Any) -> None:
-    """Raise NbGraderException where course.toml cannot be used, once and not for every student."""
+def _refuse_links(autograde: Any) -> None:
+    """Leave out whoever handed in links beside the notebook: nbgrader copies what they lead to into the feedback."""
+    for folder in sorted(autograde.assignments):
+        beside = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
+        strange = [p.name for p in beside if p.suffix != ".ipynb" and (p.is_symlink() or not p.is_file())]
+        if strange:
+            del autograde.assignments[folder]
+            said = f"Not graded: {folder} holds {', '.join(strange)}, which is a link or no file, and nbgrader would"
+            autograde.log.error("%s", plain(f"{said} copy what it leads to for the student. Remove it, and run again."))
+
+
+def _forget_stale(autograde: Any, course: Course | None, on: str) -> IO[str] | None:
+    """Remove from autograded/ what a killed run began, and what was graded from something else than is there now."""
+    folders, lab = autograde.coursedir, autograde.coursedir.assignment_id
+    try:
+        note, is_alone = resume.alone(Path(folders.root) / "grades" / lab)
+    except OSError as error:
+        raise NbGraderException(
+            f"{error.filename} cannot be written ({error.strerror}), so nothing was graded: "
+            "make the course's folder writable, and run the same command again."
+        ) from None
+    if is_alone:
+        spec = specs.load(lab) if course is None else course.spec(lab)
+        for submitted in map(Path, autograde.assignments):
+            student = submitted.parent.name
+            graded = Path(folders.format_path(folders.autograded_directory, student, lab))
+            entry = collect.entry_of(student, submitted / f"{lab}.ipynb", submitted.parents[1], lab)
+            if graded.exists() and resume.marked(graded / f"{lab}.ipynb") != resume.mark(entry, spec, course, on):
+                autograde.log.info("%s", plain(f"{student} is graded again: something changed, or a run was stopped"))
+                resume.forget(graded)
+        resume.share(note)
+    return note
+
+
+def _require_rules(part: Any) -> Course | None:
+    """The course. Raises NbGraderException where its rules cannot be used, once and not for every student."""
     try:
         course = course_of(part)
         if course is not None:
@@ -250,6 +289,7 @@ def _require_rules(part: Any) -> None:
             f'{course.path} says timing = "measured", which needs a GPU. Nothing was graded: set c.Judge.on = "gpu" '
             'in nbgrader_config.py on a machine that has one, or timing = "counters" there.'
         )
+    return course
 
 
 class _Step(NbGraderPreprocessor):
@@ -264,6 +304,7 @@ class _Step(NbGraderPreprocessor):
         self.student: str = names["student"]
         folder = Path(self.folders.format_path(self.folders.submitted_directory, self.student, self.lab))
         self.notebook = folder / f"{names['notebook']}.ipynb"
+        self.submitted = folder.parents[1]
         spec = specs.load(self.lab) if self.course is None else self.course.spec(self.lab)
         return self.work(nb, spec), resources
 
@@ -299,15 +340,21 @@ class Transplant(_Step):
         self._require_points(released, spec)
         self._compare_with_roster()
         output.highlight(released)
+        handed_in = collect.entry_of(self.student, self.notebook, self.submitted, self.lab)
         try:
-            read = submissions.read(self.notebook, spec)
+            if handed_in.notebook is None:
+                raise SubmissionError(handed_in.problem)
+            read = submissions.read(handed_in.notebook, spec)
         except SubmissionError as error:
-            self.log.warning("%s: %s", self.student, error)
+            self._warn(error)
             return released
         for problem in read.problems:
-            self.log.warning("%s: %s", self.student, problem)
+            self._warn(problem)
         _insert(released, read, spec)
         return released
+
+    def _warn(self, problem: object) -> None:
+        self.log.warning("%s", plain(f"{self.student}: {problem}"))  # it quotes the notebook
 
     def _released(self) -> NotebookNode:
         folder = Path(self.folders.format_path(self.folders.release_directory, ".", self.lab))
@@ -335,7 +382,7 @@ class Transplant(_Step):
     def _compare_with_roster(self) -> None:
         roster = self.course.roster if self.course is not None else None
         if roster is not None and display_name(self.student) not in map(display_name, roster):
-            self.log.warning("%s is not on the course's roster, and is graded all the same", self.student)
+            self._warn("is not on the course's roster, and is graded all the same")
 
 
 def _insert(released: NotebookNode, read: Submission, spec: Spec) -> None:
@@ -401,19 +448,21 @@ class Judge(_Step):
                 cell.outputs = output.graded(checks, float(cell.metadata.nbgrader.points), source)
             else:
                 cell.outputs = output.opening(shown, record) if cell is code[0] else []
+        entry = collect.entry_of(self.student, self.notebook, self.submitted, self.lab)
+        resume.set_mark(nb, resume.mark(entry, spec, self.course, self.on))
         return nb
 
     def _record(self, nb: NotebookNode) -> SubmissionRecord:
         out = Path(self.folders.root) / "grades" / self.lab
-        submitted = Path(self.folders.format_path(self.folders.submitted_directory, "x", "x")).parents[1]
         settings = grade.Settings(
             on=self.on, sandbox=self.sandbox, limit_s=self.limit_s, force=self.parent.parent.force
         )
         if self.course is not None:
             settings = replace(settings, timing=self.course.timing, explain=self.course.explain)
-        record = grade.judge_one(self.lab, submitted, self.notebook, self.student, out, settings, self.course)
+        record = grade.judge_one(self.lab, self.submitted, self.notebook, self.student, out, settings, self.course)
         if "unfinished" in record.environment:
-            raise NotGraded(f"{self.student}: {' '.join(record.problems)} ({record.environment['unfinished'][-2000:]})")
+            why = f"{self.student}: {' '.join(record.problems)} ({record.environment['unfinished'][-2000:]})"
+            raise NotGraded(plain(why))
         return record
 
 

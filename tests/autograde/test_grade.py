@@ -105,7 +105,19 @@ def test_a_link_out_of_the_submissions_is_not_followed(tmp_path: Path, toy: Any)
     (folder / "eve" / "toy.ipynb").symlink_to(secret)
     (entry,), _ = grading.find_submissions(folder, "toy")
     assert entry.notebook is None
-    assert "link out of the submissions" in entry.problem
+    assert "is a link" in entry.problem
+
+
+def test_a_link_to_another_students_notebook_is_not_followed(tmp_path: Path, toy: Any) -> None:
+    toy.hand_in(tmp_path, "ada", toy.notebook())
+    (tmp_path / "eve").mkdir()
+    (tmp_path / "eve" / "toy.ipynb").symlink_to(tmp_path / "ada" / "toy.ipynb")
+    (tmp_path / "mal").symlink_to(tmp_path / "ada", target_is_directory=True)
+    (ada, eve, mal), _ = grading.find_submissions(tmp_path, "toy")
+    assert ada.notebook is not None
+    assert eve.notebook is None
+    assert mal.notebook is None
+    assert "hand in the file itself" in eve.problem
 
 
 @pytest.mark.parametrize("target", ["toy.ipynb", "absent.ipynb"])
@@ -340,7 +352,7 @@ def stuck(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     os.mkfifo(path)
     entries = [Entry(s, folder / s / "toy.ipynb") for s in ("ada", "bob", "cy")]
     monkeypatch.setattr(grading, "find_submissions", lambda *a, **k: (entries, []))
-    monkeypatch.setattr(grading, "_sha256", lambda path: "")
+    monkeypatch.setattr(grading, "sha256_of", lambda path: "")
     return path
 
 

@@ -76,6 +76,49 @@ def test_an_archive_of_a_learning_platform_is_collected_and_graded(released: Pat
     assert set(scores(released, "Bela Bee").values()) == {0.0}
 
 
+def put(root: Path, student: str, text: str) -> Path:
+    place = root / "submitted" / student / LAB
+    place.mkdir(parents=True, exist_ok=True)
+    (place / f"{LAB}.ipynb").write_text(text)
+    return place
+
+
+def test_whom_a_killed_run_began_and_whose_work_changed_are_graded_by_the_next_run(released: Path) -> None:
+    stub, solved = build.serialise(build.build_lab(LAB)), build.serialise(build.solved_notebook(LAB))
+    for student in ("ada", "bela", "cy"):
+        put(released, student, solved)
+    begun = released / "autograded" / "ada" / LAB
+    begun.mkdir(parents=True)
+    shutil.copy(released / "release" / LAB / f"{LAB}.ipynb", begun)
+    (released / "autograded" / "bela" / LAB).mkdir(parents=True)
+    nbgrader(released, "autograde", LAB)
+    assert [sum(scores(released, s).values()) for s in ("ada", "bela", "cy")] == pytest.approx([95, 95, 95])
+    put(released, "cy", stub)
+    said = nbgrader(released, "autograde", LAB)
+    assert sum(scores(released, "cy").values()) == 0
+    assert "cy is graded again" in said
+    assert said.count("Skipping existing assignment") == 2
+
+
+def test_what_links_in_a_submission_lead_to_reaches_no_student(released: Path) -> None:
+    solved = build.serialise(build.solved_notebook(LAB))
+    put(released, "ada", solved.replace("%%cuda direct_guarded", "%%cuda direct_guarded \\u001b]0;title\\u0007"))
+    eve, mal = put(released, "eve", solved), put(released, "mal", solved)
+    (eve / "notes.txt").symlink_to(released / "grades" / LAB / "grading.json")
+    (mal / f"{LAB}.ipynb").unlink()
+    (mal / f"{LAB}.ipynb").symlink_to(released / "source" / LAB / f"{LAB}.ipynb")
+    said = nbgrader(released, "autograde", LAB)
+    assert "eve/01_direct holds notes.txt, which is a link" in said
+    assert not (released / "autograded" / "eve").exists()
+    assert "mal: 01_direct.ipynb is a link" in said
+    assert set(scores(released, "mal").values()) == {0.0}
+    shown = nbformat.read(released / "autograded" / "mal" / LAB / f"{LAB}.ipynb", as_version=4)
+    blank = nbformat.read(released / "release" / LAB / f"{LAB}.ipynb", as_version=4)
+    assert [c.source for c in shown.cells] == [c.source for c in blank.cells]
+    assert "its first line must be `%%cuda direct_guarded`" in said
+    assert "\x1b]0;" not in said
+
+
 @pytest.mark.full
 def test_commands_that_grade_at_once_lose_nothing_in_the_gradebook(released: Path) -> None:
     students = [f"s{i}" for i in range(8)]
