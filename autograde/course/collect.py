@@ -19,6 +19,7 @@ import re
 import shutil
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -248,7 +249,7 @@ def unpack(archive: Path, dest: Path) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with packed.open(info) as source, target.open("xb") as file:
                     file.write(source.read(MAX_BYTES + 1))  # one more than is judged: its student is told
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
         raise GradingError(
             f"{archive} is no zip archive, or a damaged one ({error}): download it once more."
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -177,6 +178,17 @@ BAD_ARCHIVES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "link": (lambda p: zipped(p, [GOOD, (link("eve/01_direct.ipynb"), "/etc/passwd")]), "is a link"),
     "twice": (lambda p: zipped(p, [GOOD, ("ada//01_direct.ipynb", "x")]), "twice"),
     "no zip": (lambda p: (p.write_bytes(b"nothing of the kind"), p)[1], "no zip archive"),
+    "damaged within": (
+        lambda p: (
+            p.write_bytes(
+                zipped(p, [("a/01_direct.ipynb", "text " * 99)])
+                .read_bytes()
+                .replace(zlib.compress(b"text " * 99, wbits=-15)[:4], b"\xff" * 4)
+            ),
+            p,
+        )[1],
+        "no zip archive",
+    ),
     "cut": (lambda p: (p.write_bytes(zipped(p, [GOOD]).read_bytes()[:-30]), p)[1], "no zip archive"),
 }
 
