@@ -375,7 +375,11 @@ _GPU_SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
 @main.command()
 @click.argument("suite", type=click.Choice([*_OWN_SUITES, *_GPU_SUITES]), default="engine")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures as JSON.")
-@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Also draw them (GPU suites).")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also draw them (GPU suites); of engine: cost against threads.",
+)
 @click.option("--recorded", is_flag=True, help="Show what is recorded of a GPU suite; measure nothing.")
 @click.option("--keep", is_flag=True, help="Keep the record with the package, where --recorded finds it (GPU suites).")
 @click.option("--readme", type=_NOTEBOOK, help="Only rewrite what is recorded: in this README and the rungs' headers.")
@@ -393,7 +397,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         else:
             gpu_bench.run(suite, _console(), out=out, plot=plot, kept=recorded, keep=keep)
         return
-    if plot or recorded or keep:
+    if (plot and suite != "engine") or recorded or keep:
         raise click.UsageError("--plot, --recorded and --keep are of the GPU suites: " + ", ".join(_GPU_SUITES))
     import datetime
     import json
@@ -406,7 +410,9 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
     from ..judge import sandbox
 
     policy = "bwrap" if sandbox.available()[0] else "none"
-    table = Table("what", "median", "lowest", "highest", "runs", box=None, header_style="bold")
+    table = Table(
+        "what", "median", "lowest", "highest", "runs", "CPU", "at most", "ratio", box=None, header_style="bold"
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     rows = []
@@ -415,14 +421,27 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         for row in measuring.suite() if suite == "engine" else judging.suite(policy):
             rows.append(row)
             figures = (row.seconds, *row.spread)
-            table.add_row(row.what, *(f"{1e3 * t:.1f} ms" for t in figures), str(row.repetitions))
+            limits = ("" if t is None else f"{1e3 * t:.1f} ms" for t in (row.cpu_seconds, row.at_most))
+            ratio = "" if row.ratio is None else f"{row.ratio:,.0f} x"
+            table.add_row(row.what, *(f"{1e3 * t:.1f} ms" for t in figures), str(row.repetitions), *limits, ratio)
+        grown = measuring.growth() if suite == "engine" and (plot or out) else []
     console.print(table)
+    if suite == "engine" and not measuring.has_numba():
+        console.print("\nfor the same work in Numba's CUDA simulator: pip install 'convladder[bench]'", soft_wrap=True)
+    if plot:
+        measuring.draw(grown, plot)
+        click.echo(f"written to {plot}")
     machine = measuring.machine()
     console.print(f"\n{machine['processor']}, {machine['cores']} cores, Python {machine['python']}", soft_wrap=True)
     if out:
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         record = {"suite": suite, "date": date, "convladder": __version__, "machine": machine}
-        out.write_text(json.dumps({**record, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        out.write_text(
+            json.dumps(
+                {**record, "rows": [asdict(row) for row in rows], "growth": [asdict(row) for row in grown]}, indent=1
+            )
+            + "\n"
+        )
         click.echo(f"written to {out}")
 
 

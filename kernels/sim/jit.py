@@ -7,7 +7,9 @@ import ctypes.util
 import hashlib
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -19,8 +21,7 @@ from .types import ScalarType
 _C_FUNCTIONS = ("exp2", "log2", "sin", "cos", "tanh", "memcpy", "memset", "memcmp", "fma", "fmaf")
 
 _lock = threading.RLock()
-_engines: list[llvm.ExecutionEngine] = []  # compiled code lives as long as its engine
-_addresses: dict[str, int] = {}
+_engines: dict[str, llvm.ExecutionEngine] = {}  # compiled code lives as long as its engine
 
 
 @cache
@@ -66,72 +67,78 @@ def compile_object(ir: str, thorough: bool) -> bytes:
     return machine.emit_object(module)
 
 
-def address_of(ir: str, function: str, thorough: bool = False) -> int:
-    """Address of a function of a module: compiled, from the cache, or still in memory."""
+def address_of(ir: str, function: str) -> int:
+    """Address of a function of a kernel's module: compiled, from the cache, or still in memory."""
     with _lock:
-        _start()
-        key = hashlib.sha256(
-            "\n".join((ir, function, str(thorough), llvmlite.__version__, *_host())).encode()
-        ).hexdigest()
-        if key not in _addresses:
-            body = objectcache.read(key)
-            if body is None:
-                body = compile_object(ir, thorough)
-                objectcache.write(key, body)
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(int(thorough)))
-            engine.add_object_file(llvm.ObjectFileRef.from_data(body))
-            engine.finalize_object()
-            _engines.append(engine)
-            _addresses[key] = engine.get_function_address(function)
-        return _addresses[key]
+        return _engine(ir, lambda: ir, thorough=False).get_function_address(function)
+
+
+def _engine(identity: str, write: Callable[[], str], thorough: bool) -> llvm.ExecutionEngine:
+    """The machine code of a module; its IR is written only if it must be compiled."""
+    _start()
+    key = hashlib.sha256("\n".join((identity, str(thorough), llvmlite.__version__, *_host())).encode()).hexdigest()
+    if key not in _engines:
+        body = objectcache.read(key)
+        if body is None:
+            body = compile_object(write(), thorough)
+            objectcache.write(key, body)
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(int(thorough)))
+        engine.add_object_file(llvm.ObjectFileRef.from_data(body))
+        engine.finalize_object()
+        _engines[key] = engine
+    return _engines[key]
+
+
+@cache
+def _own_sources() -> str:
+    """A digest of this folder's sources: what they write changes only with them."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _publish(module: str, write: Callable[[], str], names: Sequence[str]) -> None:
+    """Make the functions of a module of the library known to later modules."""
+    with _lock:
+        engine = _engine(f"{module} {_own_sources()}", write, thorough=True)
+        for name in names:
+            llvm.add_symbol(name, engine.get_function_address(name))
 
 
 @cache
 def drive_address() -> int:
     """The loop over blocks and warps; loading it makes the whole base library known to later modules."""
-    with _lock:
-        ir = library.base_module()
-        address = address_of(ir, "drive", thorough=True)
-        for name in library.NAMES:
-            llvm.add_symbol(name, _engines[-1].get_function_address(name))
-        return address
+    _publish("base", library.base_module, (*library.NAMES, "drive"))
+    return llvm.address_of_symbol("drive")
 
 
 @cache
 def require_access(width: int) -> None:
     """Make the accesses of a width known to later modules."""
-    with _lock:
-        drive_address()
-        address_of(fast_access.access_module(width), f"load{width}", thorough=True)
-        for name in (f"load{width}", f"store{width}"):
-            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+    drive_address()
+    names = (f"load{width}", f"store{width}")
+    _publish(f"access {width}", lambda: fast_access.access_module(width), names)
 
 
 @cache
 def require_shared_access(width: int, granule: int) -> None:
     """Make the accesses to shared memory of a width known to later modules."""
-    with _lock:
-        drive_address()
-        names = [shared_access.name_of(op, width, granule) for op in ("load", "store")]
-        address_of(shared_access.access_module(width, granule), names[0], thorough=True)
-        for name in names:
-            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+    drive_address()
+    names = [shared_access.name_of(op, width, granule) for op in ("load", "store")]
+    _publish(f"shared access {width} {granule}", lambda: shared_access.access_module(width, granule), names)
 
 
 @cache
 def require_atomic(operation: str, kind: ScalarType) -> None:
     """Make the atomic updates of one operation and type known to later modules."""
-    with _lock:
-        drive_address()
-        name = f"atomic.{operation}.{kind.name}"
-        llvm.add_symbol(name, address_of(atomics.atomic_module(operation, kind), name, thorough=True))
+    drive_address()
+    name = f"atomic.{operation}.{kind.name}"
+    _publish(name, lambda: atomics.atomic_module(operation, kind), [name])
 
 
 @cache
 def require_warp_functions() -> None:
     """Make shuffles, matches and reductions known to later modules."""
-    with _lock:
-        drive_address()
-        address_of(warp_functions.module(), "check_members", thorough=True)
-        for name in warp_functions.NAMES:
-            llvm.add_symbol(name, _engines[-1].get_function_address(name))
+    drive_address()
+    _publish("warp functions", warp_functions.module, warp_functions.NAMES)

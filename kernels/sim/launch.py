@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +88,7 @@ class Launch:
     def shared_arrays(self, pc: int) -> list[SharedArray]:
         """The __shared__ arrays that an access may be meant for."""
         places = self.entry.shared_layout.places
-        names = self._meant.get(pc, list(places))
+        names = pointers.shared_arrays(self.entry).get(pc, list(places))
         ends = {n: self.shared_bytes if places[n].end is None else places[n].end for n in names}
         return [SharedArray(plain_name(n), places[n].begin, ends[n] or 0) for n in names]
 
@@ -99,10 +99,6 @@ class Launch:
         if number < 1 + len(self.program.symbols):
             return self.arrays[number].name in names
         return bool(self.parameter_names[number] & names)
-
-    @cached_property
-    def _meant(self) -> dict[int, list[str]]:
-        return pointers.shared_arrays(self.entry)
 
     def thread_index(self, linear: int) -> Triple:
         x, y, _ = self.block
@@ -172,6 +168,7 @@ def prepare(
     return launch
 
 
+@lru_cache(maxsize=1024)
 def plain_name(mangled: str) -> str:
     """A __shared__ variable's own name: `As` of `_ZZ4gemmPKfE2As`, which stands in a function, and of `As`."""
     for found in reversed(list(re.finditer(r"E(\d+)", mangled))):

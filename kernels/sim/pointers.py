@@ -7,6 +7,7 @@ was itself loaded from memory), every array counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .cfg import destinations, is_branch, registers_of
 from .program import Entry, is_access
@@ -46,6 +47,7 @@ def updates_shared(entry: Entry) -> bool:
     return any(ins.opcode in ("atom", "red") and _may_touch(ins, "shared") for ins in entry.function.code)
 
 
+@lru_cache(maxsize=256)
 def shared_arrays(entry: Entry) -> dict[int, list[str]]:
     """The __shared__ arrays that each access is meant for, by its pc; all of them where that is unknown."""
     origins = _origins(entry)

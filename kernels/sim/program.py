@@ -97,7 +97,7 @@ class SharedLayout:
     static_bytes: int
 
 
-@dataclass
+@dataclass(eq=False)  # one of its kind: what is found out about it is kept by it
 class Entry:
     """A kernel: its parameters, and its code with every call inlined."""
 

@@ -76,8 +76,8 @@ class Tables:
         self.events = np.zeros((len(self.sites), rows, EVENT_CODES, EVENT_FIELDS), np.int64)
         self.tallies = np.zeros((len(self.sites), rows, ACCESS_FIELDS), np.int64)
         self.blocks = np.zeros((len(launch.entry.graph.blocks), BLOCK_FIELDS), np.int64)
-        self.patterns = aligned(np.zeros(PATTERN_BYTES * len(self.sites), np.uint8))
-        self.groups = aligned(np.zeros(GroupField.BYTES * len(watch.groups), np.uint8))
+        self.patterns = aligned_zeros(PATTERN_BYTES * len(self.sites))
+        self.groups = aligned_zeros(GroupField.BYTES * len(watch.groups))
         self._fill_numbers()
         self._fill_pointers(frame_bytes)
 
@@ -106,9 +106,8 @@ class Tables:
         self.context[Slot.FRAME_STRIDE] = frame_bytes if waits else 0
         self.context[Slot.LOCAL_STRIDE] = local if waits else 0
         if launch.entry.has_copies:
-            queues = np.zeros(launch.warps_per_block * QueueField.BYTES, np.uint8)
-            self.context[Slot.QUEUES] = self._keep(aligned(queues))
-        shared = aligned(np.zeros(launch.shared_bytes, np.uint8))
+            self.context[Slot.QUEUES] = self._keep(aligned_zeros(launch.warps_per_block * QueueField.BYTES))
+        shared = aligned_zeros(launch.shared_bytes)
         for slot, table in {
             Slot.ARRAYS: self._records(shared),
             Slot.SHARED: shared,
@@ -121,11 +120,11 @@ class Tables:
             Slot.GROUP_RECORDS: self.groups,
             Slot.PARAMS: np.frombuffer(launch.params + bytes(8), np.uint8),
             Slot.THREADS: self._threads(),
-            Slot.DATA: aligned(np.zeros(16 * WARP, np.uint8)),
+            Slot.DATA: aligned_zeros(16 * WARP),
             Slot.MASKS: self._masks(),
             Slot.WARP_RECORDS: np.zeros((launch.warps_per_block, WARP_FIELDS), np.int64),
             Slot.EXTENTS: self._extents(),
-            Slot.FRAMES: aligned(np.zeros(places * frame_bytes, np.uint8)),
+            Slot.FRAMES: aligned_zeros(places * frame_bytes),
             Slot.SYNC_TAGS: np.zeros(WARP, np.uint32),
             Slot.SYNC_LANES: np.zeros(WARP, np.uint32),
             Slot.LOCAL: np.zeros(max(places * local, 1), np.uint8),
@@ -301,9 +300,15 @@ class Tables:
             record[GroupField.REPEATS // 8] = 0
 
 
+def aligned_zeros(size: int) -> np.ndarray:
+    """Bytes that begin at a multiple of 64; pages that nobody writes cost nothing."""
+    room = np.zeros(size + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size]  # keeps `room` alive
+
+
 def aligned(data: np.ndarray) -> np.ndarray:
     """A copy of some bytes that begins at a multiple of 64."""
-    room = np.zeros(data.nbytes + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    room[start : start + data.nbytes] = data
-    return room[start : start + data.nbytes]  # keeps `room` alive
+    copy = aligned_zeros(data.nbytes)
+    copy[:] = data
+    return copy
