@@ -410,9 +410,8 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
     from ..judge import sandbox
 
     policy = "bwrap" if sandbox.available()[0] else "none"
-    table = Table(
-        "what", "median", "lowest", "highest", "runs", "CPU", "at most", "ratio", box=None, header_style="bold"
-    )
+    table = Table("what (ms)", "median", "lowest", "highest", "runs", "CPU", "at most", "ratio", box=None)
+    table.columns[0].no_wrap, table.columns[0].min_width = True, 28
     for column in table.columns[1:]:
         column.justify = "right"
     rows = []
@@ -421,9 +420,9 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         for row in measuring.suite() if suite == "engine" else judging.suite(policy):
             rows.append(row)
             figures = (row.seconds, *row.spread)
-            limits = ("" if t is None else f"{1e3 * t:.1f} ms" for t in (row.cpu_seconds, row.at_most))
-            ratio = "" if row.ratio is None else f"{row.ratio:,.0f} x"
-            table.add_row(row.what, *(f"{1e3 * t:.1f} ms" for t in figures), str(row.repetitions), *limits, ratio)
+            limits = ("" if t is None else f"{1e3 * t:.1f}" for t in (row.cpu_seconds, row.at_most))
+            ratio = "" if row.ratio is None else f"{row.ratio:,.0f}"
+            table.add_row(row.what, *(f"{1e3 * t:.1f}" for t in figures), str(row.repetitions), *limits, ratio)
         grown = measuring.growth() if suite == "engine" and (plot or out) else []
     console.print(table)
     if suite == "engine" and not measuring.has_numba():

@@ -39,6 +39,9 @@ SMALL_LAYER = ConvGeometry(N=4, C=64, H=13, W=13, K=64, R=3, S=3, pad=(1, 1))
 CONV3 = ConvGeometry(N=1, C=256, H=13, W=13, K=384, R=3, S=3, pad=(1, 1))
 CONV3_SPARSITY = 0.9309
 
+#: Edges of ever larger pictures.
+GROWTH = (16, 32, 64, 128, 256, 512)
+
 #: What Numba's simulator can do in some seconds: the edge of its matrices and of its picture.
 NUMBA_EDGE, NUMBA_IMAGE = 32, 48
 
@@ -128,8 +131,7 @@ def growth() -> list[Row]:
     """What a launch costs against its threads: direct convolution of ever larger pictures."""
     source = ladder_source("direct_coalesced")
     module = compile_cuda(source, options=plan.parse(source).options())
-    edges = (16, 32, 64, 128, 256, 512)
-    sizes = [ConvGeometry(N=1, C=3, H=e, W=e, K=1, R=3, S=3, pad=(1, 1)) for e in edges]
+    sizes = [ConvGeometry(N=1, C=3, H=e, W=e, K=1, R=3, S=3, pad=(1, 1)) for e in GROWTH]
     return [measure(f"{g.P * g.Q}", _convolution(module, g), 5) for g in sizes]
 
 

@@ -466,7 +466,12 @@ def test_output_into_a_closed_pipe_is_no_traceback(saxpy: Path) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
-def test_bench_prints_and_keeps_what_it_measured(tmp_path: Path) -> None:
+def test_bench_prints_and_keeps_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from convladder.kernels.bench import engine
+
+    monkeypatch.setattr(engine, "PRODUCTS", {32: 1.0})
+    monkeypatch.setattr(engine, "has_numba", lambda: False)
+    monkeypatch.setattr(engine, "GROWTH", (16, 32))
     out = tmp_path / "engine.json"
     shown = convladder("bench", "engine", "--out", out)
     assert shown.exit_code == 0, shown.output
