@@ -151,14 +151,17 @@ class Entry:
 
     @cached_property
     def scattered_updates(self) -> frozenset[int]:
-        """The pcs of atomic updates whose address may differ within a warp.
+        """The pcs of atomic updates whose address may differ within a warp, and of those of floats.
 
         Of all others the assembler makes one update for a warp.
         """
         updates = ((pc, ins) for pc, ins in enumerate(self.function.code) if ins.opcode in ("atom", "red"))
-        places = ((pc, ins.operands[ins.opcode == "atom"]) for pc, ins in updates)
         varying = self.uniformity.varying
-        return frozenset(pc for pc, place in places if any(r in varying for r in cfg.registers_of(place)))
+        return frozenset(
+            pc
+            for pc, ins in updates
+            if ins.type.is_float or any(r in varying for r in cfg.registers_of(ins.operands[ins.opcode == "atom"]))
+        )
 
     @cached_property
     def guesses(self) -> frozenset[int]:
