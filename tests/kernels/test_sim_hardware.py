@@ -1,47 +1,43 @@
 """The engine's counters against Nsight Compute's, recorded on a GPU for the same PTX."""
 
-import importlib.util
-import itertools
-import json
-from pathlib import Path
-
-import numpy as np
 import pytest
+import record
 
-FOLDER = Path(__file__).parent / "hardware"
-RECORD = json.loads((FOLDER / "counters.json").read_text())
+from convladder.kernels import plan
 
-_spec = importlib.util.spec_from_file_location("record_hardware", FOLDER / "record.py")
-assert _spec is not None
-assert _spec.loader is not None
-record_hardware = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(record_hardware)
+CASES = {(case.name, case.on): case for case in record.cases()}
+RECORDED = record.recorded()
+BRANCHES = ("branches", "divergent_branches")
 
 
-RECORDED = {
-    (rung, name): list(rows)
-    for (rung, name), rows in itertools.groupby(RECORD["launches"], key=lambda row: (row["rung"], row["geometry"]))
-}
-
-
-def test_every_rung_and_geometry_is_recorded():
-    assert list(RECORDED) == list(record_hardware.cases())
-
-
-@pytest.mark.parametrize(("rung", "geometry"), RECORDED)
-def test_requests_sectors_and_multiply_adds_equal_the_hardwares(rung, geometry):
-    launches = record_hardware.case(rung, record_hardware.GEOMETRIES[geometry], np).run()
+def counted(case):
+    """The engine's figures beside the hardware's, launch by launch."""
+    launches = plan.run(case.module("sim"), case.plan(), *case.given())
     assert [result.faults for _, result in launches] == [[]] * len(launches)
-    assert [
-        {
-            "rung": rung,
-            "geometry": geometry,
-            "kernel": kernel,
-            "load_requests": result.counters.requests("load"),
-            "load_sectors": result.counters.sectors("load"),
-            "store_requests": result.counters.requests("store"),
-            "store_sectors": result.counters.sectors("store"),
-            "fmas": result.counters.fmas,
-        }
-        for kernel, result in launches
-    ] == RECORDED[rung, geometry]
+    for (kernel, result), row in zip(launches, RECORDED[case.name, case.on], strict=True):
+        assert kernel == row["kernel"]
+        yield record.figures(result.counters), row
+
+
+def test_every_kernel_rung_and_geometry_is_recorded():
+    """Run record.py with the name of what is missing."""
+    assert sorted(RECORDED) == sorted(CASES)
+
+
+@pytest.mark.parametrize("place", CASES, ids="-".join)
+def test_the_engine_counts_what_the_hardware_counted(place):
+    case = CASES[place]
+    differs = set()
+    for ours, hardware in counted(case):
+        compared = (record.EQUAL & hardware.keys()) - case.unlike.keys()
+        assert {name: ours[name] for name in compared} == {name: hardware[name] for name in compared}
+        differs |= {name for name in case.unlike if ours[name] != hardware[name]}
+    assert differs == case.unlike.keys(), "what is said to be unlike is equal"
+
+
+@pytest.mark.parametrize("name", ["trips", "leaves_early", "collatz"])
+def test_branches_that_the_assembler_keeps_diverge_as_often_as_on_the_hardware(name):
+    (case,) = (case for case in CASES.values() if case.name == name)
+    for ours, hardware in counted(case):
+        assert {b: ours[b] for b in BRANCHES} == {b: hardware[b] for b in BRANCHES}
+        assert ours["divergent_branches"] > 0

@@ -1,0 +1,54 @@
+//! n 512, bins 24
+//! i int[n] mod bins, counts int[n] mod 1, sums float[n], old out int[n], x float[n], l long long[n]
+
+//! clean distinct
+//@ launch distinct grid=n//128 block=128
+__global__ void distinct(int* counts, float* sums, const float* x)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(&counts[k], 3);
+    atomicAdd(&sums[511 - k], x[k]);
+}
+
+//! clean one_place
+//@ launch one_place grid=n//128 block=128
+__global__ void one_place(int* counts, float* sums, const float* x)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicMax(counts, k);
+    atomicAdd(sums, x[k]);
+}
+
+//! clean few_places
+//@ launch few_places grid=n//128 block=128
+__global__ void few_places(const int* i, int* counts, float* sums)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd(&counts[i[k]], 1);
+    atomicAdd(&sums[i[k] * 8], 1.5f);
+}
+
+//! clean old_values
+//@ launch old_values grid=n//128 block=128
+__global__ void old_values(const int* i, int* counts, int* old)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    old[k] = atomicAdd(&counts[i[k]], k) + atomicExch(&counts[511 - k], k);
+}
+
+//! clean compare_and_swap
+//@ launch compare_and_swap grid=n//128 block=128
+__global__ void compare_and_swap(int* counts, int* old)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    old[k] = atomicCAS(&counts[k / 2], 0, k);
+}
+
+//! clean long_words
+//@ launch long_words grid=n//128 block=128
+__global__ void long_words(const int* i, long long* l)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd((unsigned long long*)&l[i[k]], 1ull);
+    if (k % 3 == 0) atomicMin(&l[k], (long long)k);
+}
