@@ -50,5 +50,6 @@ def test_where_compute_sanitizer_finds_something_it_blames_a_line_that_the_engin
     assert not lines or lines & {kernel.line - kernel.first, *after_a_trap}
 
 
+@pytest.mark.full
 def test_the_page_is_what_the_records_say():
     assert page.PAGE.read_text() == page.page(), "run python tests/kernels/hardware/page.py"
