@@ -7,17 +7,17 @@ instructions, `frame` a warp's registers. `jit` compiles it through `objectcache
 `tables` of `context`. `driver` takes the warps from barrier to barrier, `touch` knows every rule of an access and
 `tags` those of a race; `fast_access`, `shared_access` and `shared_groups` prove for whole warps that there is nothing
 to report; `async_copies` are cp.async; `parallel` runs the blocks on all cores, and a launch with anything to report
-once more in order;
-`atomics` and `warp_functions` are what their names say. `launch` numbers the arrays in the space of `addresses`,
-`pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what threads print.
-The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it:
-`provenance` follows where values come from, `lanes` what a warp touches.
+once more in order; `atomics` and `warp_functions` are what their names say. `launch` numbers the arrays in the space of
+`addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what threads
+print. The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it: `provenance`
+follows where values come from, `lanes` what a warp touches.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
-threads of a block; asynchronous copies in bulk, or of a part of their bytes; calls through pointers; recursion. What differs from a GPU: approximate functions are correctly
-rounded; NaN keep their payload; warps run one after the other, so a lane never waits for another one in a loop (a spin
-lock ends as an endless loop does); a fault never stops a launch. Races are judged by barriers, __syncwarp and atomic
-functions on the input at hand; what a kernel orders by fences and flags in global memory is reported as a race.
+threads of a block; asynchronous copies in bulk, or of a part of their bytes; calls through pointers; recursion. What
+differs from a GPU: approximate functions are correctly rounded; NaN keep their payload; warps run one after the other,
+so a lane never waits for another one in a loop (a spin lock ends as an endless loop does); a fault never stops a
+launch. Races are judged by barriers, __syncwarp and atomic functions on the input at hand; what a kernel orders by
+fences and flags in global memory is reported as a race.
 
 program = sim.load(ptx)
 faults, counters = sim.run(program, "saxpy", grid, block, [sim.Buffer("x", data, True), ...])
