@@ -382,7 +382,7 @@ class Transplant(_Step):
     def _compare_with_roster(self) -> None:
         roster = self.course.roster if self.course is not None else None
         if roster is not None and display_name(self.student) not in map(display_name, roster):
-            self._warn("is not on the course's roster, and is graded all the same")
+            self.log.warning("%s", plain(f"{self.student} is not on the course's roster, and is graded all the same"))
 
 
 def _insert(released: NotebookNode, read: Submission, spec: Spec) -> None:
