@@ -408,10 +408,10 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
     from ...kernels.bench import engine as measuring
     from ..course import bench as judging
     from ..judge import sandbox
+    from . import terminal
 
     policy = "bwrap" if sandbox.available()[0] else "none"
     table = Table("what (ms)", "median", "lowest", "highest", "runs", "CPU", "at most", "ratio", box=None)
-    table.columns[0].no_wrap, table.columns[0].min_width = True, 28
     for column in table.columns[1:]:
         column.justify = "right"
     rows = []
@@ -424,7 +424,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
             ratio = "" if row.ratio is None else f"{row.ratio:,.0f}"
             table.add_row(row.what, *(f"{1e3 * t:.1f}" for t in figures), str(row.repetitions), *limits, ratio)
         grown = measuring.growth() if suite == "engine" and (plot or out) else []
-    console.print(table)
+    terminal.print_whole(table, console)
     if suite == "engine" and not measuring.has_numba():
         console.print("\nfor the same work in Numba's CUDA simulator: pip install 'convladder[bench]'", soft_wrap=True)
     if plot:

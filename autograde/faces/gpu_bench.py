@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from ...kernels import recorded
 from ...kernels.bench import claims, compare, headers, plots, readme, tables
 from ...kernels.bench.cases import SUITES
 from ...kernels.errors import BackendError
+from .terminal import print_whole
 
 
 def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
@@ -60,14 +60,6 @@ def _measured(suite: str, console: Console) -> dict[str, Any]:
         return compare.measure(suite, advance)
 
 
-def _print_whole(table: Table, console: Console) -> None:
-    """Print every number in full: on a narrow screen lines run over, rather than that digits are cut off."""
-    screen = console.width
-    console.width = max(screen, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
-    console.print(table)
-    console.width = screen
-
-
 def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
     console.print(("recorded on " if kept else "measured on ") + tables.origin(record), soft_wrap=True)
     if reasons := tables.held_down(record):
@@ -80,7 +72,7 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
             column.justify = "right"
         for row in table.rows:
             shown.add_row(*row)
-        _print_whole(shown, console)
+        print_whole(shown, console)
     for verdict in claims.verdicts(record):
         console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
     refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]

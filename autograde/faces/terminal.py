@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -260,3 +261,11 @@ def _as_timed(check: str, target: Mapping[str, Any]) -> tuple[str, Text]:
         return "–", Text(plain(target["rationale"]), "dim")
     others = f"{medians['base']:,.0f}, {medians['target']:,.0f}"
     return f"{medians['text']:,.0f}", Text(plain(f"{others}  {check.removesuffix('.target')}"))
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print every number in full: on a narrow screen lines run over, rather than that digits are cut off."""
+    screen = console.width
+    console.width = max(screen, Measurement.get(console, console.options.update(max_width=1000), table).maximum)
+    console.print(table)
+    console.width = screen
