@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import half
-from .conversion import flush, like, to_integer, to_integral
+from .conversion import flush, like, min_max, to_integer, to_integral
 from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, suffix, vector
 from .isa import result_type
 from .ptx import Immediate, Instruction
@@ -229,24 +229,6 @@ INTEGER: dict[str, Callable[..., Value]] = {
 }
 
 
-def _float_min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
-    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it.
-
-    Spelt out, because LLVM 20 expands `minimumnum` wrongly on vectors wider than the machine's.
-    """
-    least = ins.opcode == "min"
-    bits = f"i{bits_of(a.type)}"
-    bits = vector(bits) if is_vector(a.type) else bits
-    # Equal operands differ at most in the sign of a zero.
-    merged = f.binary("or" if least else "and", f.cast("bitcast", a, bits), f.cast("bitcast", b, bits))
-    result = f.select(f.fcmp("olt" if least else "ogt", a, b), a, b)
-    result = f.select(f.fcmp("oeq", a, b), f.cast("bitcast", merged, a.type), result)
-    if ins.has("NaN"):
-        return f.select(f.fcmp("uno", a, b), real(float("nan"), a.type), result)
-    result = f.select(f.fcmp("uno", b, b), a, result)
-    return f.select(f.fcmp("uno", a, a), b, result)
-
-
 def _reciprocal_root(f: FunctionBuilder, ins: Instruction, x: Value) -> Value:
     """Through double precision, so that it rounds as the exact value would."""
     wide = vector("double") if is_vector(x.type) else "double"
@@ -271,8 +253,8 @@ FLOAT: dict[str, Callable[..., Value]] = {
     "fma": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
     "mad": lambda f, ins, a, b, c: f.intrinsic("fma", a, b, c),
     "div": _quotient,
-    "min": _float_min_max,
-    "max": _float_min_max,
+    "min": min_max,
+    "max": min_max,
     "abs": lambda f, ins, x: f.intrinsic("fabs", x),
     "neg": lambda f, ins, x: f.value(x.type, f"fneg {x}"),
     "sqrt": lambda f, ins, x: f.intrinsic("sqrt", x),

@@ -1,8 +1,8 @@
-"""What single and half precision share: flushing, exact sums, rounding to integral values, clamping to integers."""
+"""What single and half precision share: flushing, exact sums, minima, rounding to integral values, clamping."""
 
 from __future__ import annotations
 
-from .ir import FunctionBuilder, Value, element_of, integer, is_vector, real, suffix, vector
+from .ir import FunctionBuilder, Value, bits_of, element_of, integer, is_vector, real, suffix, vector
 from .isa import integer_of_nan
 from .ptx import Instruction
 from .types import ScalarType
@@ -49,3 +49,20 @@ def two_sum(f: FunctionBuilder, a: Value, b: Value) -> tuple[Value, Value]:
     error = f.binary("fadd", a_error, f.binary("fsub", b, b_part))
     finite = f.fcmp("olt", f.intrinsic("fabs", total), real(float("inf"), total.type))
     return total, f.select(finite, error, real(0.0, total.type))
+
+
+def min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
+    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it.
+
+    Spelt out, because LLVM 20 expands `minimumnum` wrongly on vectors wider than the machine's.
+    """
+    least = ins.opcode == "min"
+    bits = like(a, f"i{bits_of(a.type)}")
+    # Equal operands differ at most in the sign of a zero.
+    merged = f.binary("or" if least else "and", f.cast("bitcast", a, bits), f.cast("bitcast", b, bits))
+    result = f.select(f.fcmp("olt" if least else "ogt", a, b), a, b)
+    result = f.select(f.fcmp("oeq", a, b), f.cast("bitcast", merged, a.type), result)
+    if ins.has("NaN"):
+        return f.select(f.fcmp("uno", a, b), real(float("nan"), a.type), result)
+    result = f.select(f.fcmp("uno", b, b), a, result)
+    return f.select(f.fcmp("uno", a, a), b, result)

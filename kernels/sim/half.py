@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .conversion import flush as flush_single
-from .conversion import like, to_integer, to_integral, two_sum
+from .conversion import like, min_max, to_integer, to_integral, two_sum
 from .ir import FunctionBuilder, Value, integer, real
 from .isa import half_of_nan
 from .ptx import Instruction
@@ -184,19 +184,6 @@ _COMPARISONS = {c: f"o{c}" for c in ("eq", "lt", "le", "gt", "ge")} | {"ne": "on
 _COMPARISONS |= {f"{c}u": f"u{c}" for c in ("eq", "lt", "le", "gt", "ge")} | {"neu": "une"}
 
 
-def _min_max(f: FunctionBuilder, ins: Instruction, a: Value, b: Value) -> Value:
-    """-0 is less than +0; a NaN gives way to a number, unless .NaN asks for it."""
-    least = ins.opcode == "min"
-    bits = like(a, "i64")
-    merged = f.binary("or" if least else "and", f.cast("bitcast", a, bits), f.cast("bitcast", b, bits))
-    result = f.select(f.fcmp("olt" if least else "ogt", a, b), a, b)
-    result = f.select(f.fcmp("oeq", a, b), f.cast("bitcast", merged, a.type), result)
-    if ins.has("NaN"):
-        return f.select(f.fcmp("uno", a, b), real(float("nan"), a.type), result)
-    result = f.select(f.fcmp("uno", b, b), a, result)
-    return f.select(f.fcmp("uno", a, a), b, result)
-
-
 def _odd_sum(f: FunctionBuilder, a: Value, b: Value) -> Value:
     """A sum rounded to odd: what is lost leaves its trace in the last bit, so that rounding it again stays right."""
     total, error = two_sum(f, a, b)
@@ -212,8 +199,8 @@ _OPERATIONS: dict[str, Callable[..., Value]] = {
     "sub": lambda f, ins, a, b: f.binary("fsub", a, b),
     "mul": lambda f, ins, a, b: f.binary("fmul", a, b),
     "fma": lambda f, ins, a, b, c: _odd_sum(f, f.binary("fmul", a, b), c),  # the product is exact
-    "min": _min_max,
-    "max": _min_max,
+    "min": min_max,
+    "max": min_max,
 }
 
 
