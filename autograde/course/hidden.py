@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..judge import spec as specs
-from ..judge.problems import TimedProblem
+from ..judge.problem import TimedProblem
 from ..judge.spec import KernelTask, PythonTask, Spec
 
 #: Draws before a kind is given up and its own sizes are taken.

@@ -17,7 +17,7 @@ from convladder.kernels.errors import ConvladderError
 from . import diagnosis, kernel_task, why
 from .diagnosis import Wrong
 from .kernel_task import CaseRun, Judgement, Run
-from .problems import Instance
+from .problem import Instance
 from .sandbox import Worker, WorkerError
 from .shrink import Symbols, smallest
 from .spec import Case, KernelTask

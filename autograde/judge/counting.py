@@ -16,7 +16,8 @@ from convladder.kernels.expression import ExpressionError
 from convladder.kernels.methods import ladder_source
 from convladder.kernels.result import Access, Branch, Counters, SharedAccess, total
 
-from .problems import PROBLEMS, Problem
+from .problem import Problem
+from .problems import PROBLEMS
 from .spec import SpecError, Target, Threshold
 
 Numbers = dict[str, int | float]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .problems import Instance, Output
+from .problem import Instance, Output
 
 #: Outputs are filled with these bits before a kernel runs; a NaN that no arithmetic makes.
 _POISON = np.uint32(0xFFFFFFFF)

@@ -16,7 +16,8 @@ from convladder.kernels.errors import BackendError
 from convladder.kernels.result import Counters, Fault
 
 from . import counting, device_lock, diagnosis
-from .problems import PROBLEMS, Instance, Problem
+from .problem import Instance, Problem
+from .problems import PROBLEMS
 from .record import CheckRecord
 from .sandbox import SandboxError, Worker, WorkerError
 from .spec import Case, KernelTask, Target, Threshold

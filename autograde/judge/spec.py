@@ -92,7 +92,8 @@ from convladder.kernels import expression
 from convladder.kernels.errors import ConvladderError
 from convladder.kernels.expression import ExpressionError, Value
 
-from .problems import PROBLEMS, Problem, timed
+from .problem import Problem, as_timed
+from .problems import PROBLEMS
 
 CATEGORIES = ("correctness", "counters", "timing", "prediction", "explanation")
 
@@ -597,7 +598,7 @@ def _measured_case(table: _Table, problem: Problem) -> Case | None:
         return None
     try:
         problem.check(symbols)
-        timed(problem)
+        as_timed(problem)
     except (ConvladderError, ValueError) as error:
         raise given.error(str(error)) from None
     return Case("the measured case", symbols)

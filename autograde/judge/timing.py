@@ -32,8 +32,9 @@ from convladder.kernels.errors import BackendError
 from convladder.kernels.measure import Interval
 from convladder.kernels.methods import ladder_source
 
-from . import device_lock, diagnosis, kernel_task, problems
+from . import device_lock, diagnosis, kernel_task
 from .kernel_task import Judgement
+from .problem import as_timed
 from .sandbox import SandboxError, Worker, WorkerError
 from .spec import KernelTask, Spec, Target
 from .submission import Answer
@@ -136,7 +137,7 @@ def judge(
         return "it has no measured case"
     if known is not None and not known.timed:
         return _too_close(target, known)
-    symbols = problems.timed(task.problem).all_symbols(target.measured.symbols)
+    symbols = as_timed(task.problem).all_symbols(target.measured.symbols)
     evidence: dict[str, Any] = {
         "form": "measured", "case": target.measured.name, "symbols": symbols,
         "base_rung": target.base, "target_rung": target.target, "tolerance": target.tolerance, "attempts": [],
@@ -195,7 +196,7 @@ def _on(task: KernelTask, target: Target) -> str:
 def _evidence(task: KernelTask, target: Target, timed: Timed, found: Interval, faster: Interval) -> dict[str, Any]:
     assert target.measured is not None
     medians = {name: float(np.median(t)) for name, t in timed.times_us.items()}
-    moved, flops = problems.timed(task.problem).work(target.measured.symbols)
+    moved, flops = as_timed(task.problem).work(target.measured.symbols)
     limit_us = measure.limit_us(moved, flops, timed.bandwidth_gbs, timed.peak_gflops)
     evidence: dict[str, Any] = {
         "share": asdict(found), "base_over_target": asdict(faster), "medians_us": medians,
@@ -220,7 +221,7 @@ def _session(
     """Time base, target and, where there is one, the text; check what the text returned."""
     assert target.measured is not None
     symbols = target.measured.symbols
-    inputs, outputs = problems.timed(task.problem).timed_shapes(symbols)
+    inputs, outputs = as_timed(task.problem).timed_shapes(symbols)
     key = hashlib.sha256(
         kernel_task.seed(secret, lab, task.name, target.measured.name).to_bytes(32) + attempt.to_bytes(4)
     ).digest()
@@ -228,7 +229,7 @@ def _session(
     if answer is not None:
         texts = {"text": [answer.source(), list(task.params)], **texts}
     request = {
-        "op": "time", "texts": texts, "symbols": problems.timed(task.problem).all_symbols(symbols), "inputs": inputs,
+        "op": "time", "texts": texts, "symbols": as_timed(task.problem).all_symbols(symbols), "inputs": inputs,
         "outputs": outputs, "key": key.hex(), "rounds": ROUNDS, "elements": ELEMENTS, "seconds": _ROUNDS_SECONDS,
         "watched": "text" if answer is not None else "",
     }  # fmt: skip
@@ -284,7 +285,7 @@ def _wrong(
     runs = rounds * timed.calls
     if elements.shape != (runs, ELEMENTS) or values.shape != elements.shape or values.dtype != np.float32:
         raise ValueError("values of some runs are missing")
-    problem = problems.timed(task.problem)
+    problem = as_timed(task.problem)
     (output,) = problem.expected(symbols, measure.fresh(key, whole_call, inputs))
     if whole.shape != output.expected.shape or whole.dtype != np.float32:
         raise ValueError("the run to be checked in full has another shape")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .problems import Instance, Problem, Summand
+from .problem import Instance, Problem, Summand
 
 #: Products that a sentence names, and that a record keeps of each sort.
 _NAMED, _KEPT = 2, 24

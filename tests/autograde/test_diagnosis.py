@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convladder.autograde.judge.diagnosis import Wrong, compare, where
-from convladder.autograde.judge.problems import Output
+from convladder.autograde.judge.problem import Output
 
 AXES = ("n", "k", "p", "q")
 SHAPE = (2, 3, 5, 6)

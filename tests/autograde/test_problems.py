@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from convladder.autograde.judge import diagnosis
-from convladder.autograde.judge.problems import PROBLEMS, Instance
+from convladder.autograde.judge.problem import Instance
+from convladder.autograde.judge.problems import PROBLEMS
 from convladder.kernels import oracle
 
 SIZES = {"N": 2, "C": 5, "H": 9, "W": 8, "K": 3, "R": 3, "S": 3, "U": 2, "pad": 1}

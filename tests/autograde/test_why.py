@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from convladder.autograde.judge.problems import PROBLEMS, Instance, Summand
+from convladder.autograde.judge.problem import Instance, Summand
+from convladder.autograde.judge.problems import PROBLEMS
 from convladder.autograde.judge.why import Formed, explain
 
 SIZES = {"N": 1, "C": 2, "H": 4, "W": 5, "K": 2, "R": 3, "S": 3, "U": 1, "pad": 1}
