@@ -33,6 +33,17 @@ def source_index(p: int, q: int, r: int, s: int, U: int, pad: int, H: int, W: in
     return (h, w) if 0 <= h < H and 0 <= w < W else None
 
 
+def im2col(x: np.ndarray, R: int, S: int, U: int = 1, pad: int = 0) -> np.ndarray:
+    """An image (C, H, W) unrolled: column p Q + q holds the window of output (p, q), one row a channel and tap.
+
+    col[(c R + r) S + s, p Q + q] = x[c, p U - pad + r, q U - pad + s], 0 in the padding
+    returns (C R S, P Q), of the dtype of x. Source: lab report, section 2.2 (there one row an output point)
+    """
+    padded = np.pad(x, ((0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (R, S), (1, 2))[:, ::U, ::U]
+    return windows.transpose(0, 3, 4, 1, 2).reshape(x.shape[0] * R * S, -1)
+
+
 def pair(value: Any, name: str, least: int) -> Pair:
     """An int or an (h, w) pair as a pair of ints, each at least `least`; GeometryError otherwise."""
     try:

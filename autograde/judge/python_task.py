@@ -59,12 +59,13 @@ def run(task: PythonTask, answer: Answer, worker: Worker, hidden: bool) -> Outco
 
 def _run(task: PythonTask, answer: Answer, worker: Worker, points: Sequence[tuple[Case, Mapping[str, Any]]]) -> Outcome:
     """What comes of these calls, in one process."""
+    arrays: list[np.ndarray] = []
     request = {
         "op": "python", "source": answer.source(), "function": task.function,
-        "calls": [dict(call) for _, call in points], "seconds": CALL_SECONDS,
+        "calls": [_sent(call, arrays) for _, call in points], "seconds": CALL_SECONDS,
     }  # fmt: skip
     try:
-        (frame,) = worker.request("python", request, reply_bytes=_REPLY_BYTES)
+        (frame,) = worker.request("python", request, arrays, reply_bytes=_REPLY_BYTES)
     except WorkerError as error:
         return Outcome(broken=_why_no_answer(error, worker))
     except ValueError:
@@ -83,15 +84,30 @@ def _run(task: PythonTask, answer: Answer, worker: Worker, points: Sequence[tupl
         expected = reference(**call)
         reason = _raised(raised, answer) if raised else difference(expected, value)
         if reason:
-            evidence = {"args": dict(call), "expected": show(expected), "returned": "" if raised else show(value)}
+            args = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in call.items()}
+            evidence = {"args": args, "expected": show(expected), "returned": "" if raised else show(value)}
             failed.append(Call(case.name, case.hidden, _shown(task.function, call), reason, evidence))
     if len(values) < len(points) and not failed:
         return Outcome(broken="the values that it returns are too large to compare")
     return Outcome(failed=tuple(failed))
 
 
+def _sent(call: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+    """A call's arguments as JSON: an array is appended to `arrays` and named by its place there."""
+    sent = {}
+    for name, value in call.items():
+        if isinstance(value, np.ndarray):
+            sent[name] = {"array": len(arrays)}
+            arrays.append(value)
+        else:
+            sent[name] = value
+    return sent
+
+
 def _shown(function: str, call: Mapping[str, Any]) -> str:
-    return f"{function}({', '.join(f'{k}={show(v, 20)}' for k, v in call.items())})"
+    """The call as text: an array whole where it is small, else its shape."""
+    shown = (f"{k}={show(v, 120 if isinstance(v, np.ndarray) else 20)}" for k, v in call.items())
+    return f"{function}({', '.join(shown)})"
 
 
 def _value(item: Any, arrays: Sequence[np.ndarray]) -> tuple[Any, dict[str, Any] | None]:

@@ -58,7 +58,10 @@ A **python** task takes a share of correctness, and has
     reference = "layouts.source_index"          # a trusted function of convladder.kernels
     [[task.case]]
     name = "corner"
-    args = {p = 0, …}            # passed by name; ints, floats, booleans, strings, lists of them
+    args = {p = 0, …}            # passed by name; ints, floats, booleans, strings, lists of them, and arrays:
+                                 # {values = [[1, 2], [3, 4]]}: int32 where all are integers, else float32
+                                 # {whole = [2, 4, 5], zeros = 0.5}: this shape, float32, whole numbers 1 to 9 drawn by
+                                 # the case's name, of which about half are 0 (`zeros` is optional)
     sweep = {p = 5, q = 5}       # optional: one call for each p in 0..4, each q in 0..4
 
 A **number** task takes a share of prediction. The cell is `NAME = expression`, over `symbols`:
@@ -87,6 +90,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
 
 from convladder.kernels import expression
 from convladder.kernels.errors import ConvladderError
@@ -634,6 +639,7 @@ def _reference(name: str) -> Callable[..., Any]:
 def _python_case(table: _Table, hidden: bool) -> Case:
     name = table.text("name")
     args, sweep = table.table("args", {}).rest(), table.table("sweep", {}).rest()
+    args = {key: _argument(table, name, key, value) for key, value in args.items()}
     for key, count in sweep.items():
         if key in args:
             raise table.error(f"{key!r} is both in args and in sweep")
@@ -645,6 +651,27 @@ def _python_case(table: _Table, hidden: bool) -> Case:
         raise table.error(f"the sweep makes more than {MAX_CALLS} calls: make it smaller")
     table.end()
     return Case(name, calls=tuple(_calls(args, sweep)), hidden=hidden)
+
+
+def _argument(table: _Table, case: str, key: str, value: Any) -> Any:
+    """An argument as it is passed: a table stands for an array."""
+    if not isinstance(value, dict):
+        return value
+    given = _Table(value, f"{table.where}, {key}")
+    values, shape = given.take("values", list, None), given.take("whole", list, None)
+    zeros = given.number("zeros", 0.0)
+    given.end()
+    if (values is None) == (shape is None):
+        raise given.error("give either `values`, the array's numbers, or `whole`, its shape")
+    try:
+        if values is not None:
+            array = np.array(values)
+            return array.astype({"i": np.int32, "f": np.float32}[array.dtype.kind])
+        rng = np.random.default_rng(list(hashlib.sha256(f"{case}, {key}".encode()).digest()))
+        drawn = rng.integers(1, 10, shape).astype(np.float32)
+        return np.where(rng.random(shape) < zeros, np.float32(0), drawn)
+    except (KeyError, TypeError, ValueError):
+        raise given.error("`values` are nested lists of numbers, of one shape; `whole` is a list of sizes") from None
 
 
 def _calls(args: dict[str, Any], sweep: dict[str, int]) -> Iterator[dict[str, Any]]:

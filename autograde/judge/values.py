@@ -16,6 +16,8 @@ import numpy as np
 MAX_ITEMS = 100_000
 MAX_DEPTH = 6
 _MAX_TEXT = 2000
+#: Elements up to which an array is shown whole.
+_MAX_SHOWN = 16
 _MAX_BITS = 4096
 
 
@@ -112,10 +114,10 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
 def show(value: Any, limit: int = 60) -> str:
     """`value` as a student would write it, shortened."""
     if isinstance(value, np.ndarray):
-        if value.size > 8:
+        if value.size > _MAX_SHOWN:
             text = f"array of shape {value.shape}"
         else:
-            text = " ".join(repr(value.tolist()).split())
+            text = " ".join(np.array2string(value, separator=", ").split())
     else:
         text = " ".join(repr(value).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -22,7 +22,7 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
         {event: "timed", times_us, calls, bandwidth_gbs, peak_gflops, facts, whole_call} + arrays: of the watched text
             the whole output of one run, and for every run the elements looked at and their values
         {event: "error", stage: "compile" | "gpu", ...} or {event: "end"}
-    {op: "python", source, function, calls: [{...}], seconds}
+    {op: "python", source, function, calls: [{...}], seconds}    an argument {array: i} stands for the i-th array
         {event: "error", stage: "define", error}
         {event: "results", results: [{value} | {error}], not_run} + arrays
 """
@@ -288,7 +288,7 @@ class _TookTooLong(BaseException):
     """Raised in the student's function by the timer: not an Exception, so `except Exception` lets it pass."""
 
 
-def _run_python(request: dict[str, Any], _: list[np.ndarray], send: Callable[..., None]) -> None:
+def _run_python(request: dict[str, Any], given: list[np.ndarray], send: Callable[..., None]) -> None:
     names: dict[str, Any] = {"__name__": "__answer__", "__builtins__": __builtins__}
     seconds = request["seconds"]
     _, error = _guarded(lambda: exec(compile(request["source"], _ANSWER, "exec"), names), seconds)
@@ -301,7 +301,8 @@ def _run_python(request: dict[str, Any], _: list[np.ndarray], send: Callable[...
     results: list[dict[str, Any]] = []
     arrays: list[np.ndarray] = []
     size = 0
-    for arguments in request["calls"]:
+    for call in request["calls"]:
+        arguments = {k: given[v["array"]].copy() if isinstance(v, dict) else v for k, v in call.items()}
         packed: list[np.ndarray] = []
         value, error = _guarded(lambda a=arguments, p=packed: pack(function(**a), p), seconds)  # type: ignore[misc]
         if error is None:

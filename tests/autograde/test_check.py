@@ -10,7 +10,7 @@ import pytest
 from convladder.autograde.judge import check_task, judge, measure_task, open_worker, read
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
 from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker
-from convladder.autograde.judge.spec import Spec, SpecError
+from convladder.autograde.judge.spec import Spec, SpecError, load
 from convladder.autograde.judge.submission import Answer, Submission
 
 
@@ -294,6 +294,70 @@ def test_a_function_that_dies_in_a_hidden_call_loses_the_hidden_points_only(
     failed, record = only_failure(check(tiny, "index", text, worker))
     assert failed == "hidden"
     assert record.student_view().rationale == "wrong value in a hidden call"
+
+
+UNROLL = """
+import numpy as np
+
+def lower(x, R, S, U, pad):
+    C = x.shape[0]
+    padded = np.zeros((C, x.shape[1] + 2 * pad, x.shape[2] + 2 * pad), np.float32)
+    padded[:, pad : pad + x.shape[1], pad : pad + x.shape[2]] = x
+    P, Q = (padded.shape[1] - R) // U + 1, (padded.shape[2] - S) // U + 1
+    taps = [padded[c, r : r + P * U : U, s : s + Q * U : U] for c in range(C) for r in range(R) for s in range(S)]
+    return np.stack([t.reshape(-1) for t in taps])
+"""
+ARRAY_TASK = """
+[[task]]
+name = "lower"
+kind = "python"
+title = "Arrays"
+function = "lower"
+reference = "layouts.im2col"
+case = [
+  {name = "by hand", args = {x = {values = [[[1.0, 2.0], [3.0, 4.0]]]}, R = 1, S = 2, U = 1, pad = 0}},
+  {name = "drawn", args = {x = {whole = [2, 5, 4], zeros = 0.3}, R = 3, S = 2, U = 2, pad = 1}},
+]
+share = {correctness = 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def arrays(specs_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Spec:
+    folder = tmp_path_factory.mktemp("specs")
+    (folder / "tiny.toml").write_text((specs_dir / "tiny.toml").read_text() + ARRAY_TASK)
+    return load("tiny", folder)
+
+
+def test_a_function_takes_arrays_and_returns_one(arrays: Spec, worker: Worker) -> None:
+    found = check(arrays, "lower", UNROLL, worker)
+    assert found["correct"].passed, found["correct"].rationale
+    first, again = (load("tiny", arrays.path.parent).task("lower") for _ in range(2))
+    drawn = [task.cases[1].calls[0]["x"] for task in (first, again)]  # type: ignore[union-attr]
+    assert drawn[0].tobytes() == drawn[1].tobytes()
+    assert {0.0} < set(drawn[0].ravel()) <= set(range(10))
+
+
+ARRAYS = {
+    "the sign": ("return np.stack", "return -np.stack", "element [0,0] is -1.0, expected 1.0; 4 of 4"),
+    "another shape": ("for t in taps])", "for t in taps]).ravel()", "returned an array of shape (4,), expected (2, 2)"),
+    "rows of unequal length": ("return np.stack(", "return [[1], [2, 3]] or (", "returned lists of unequal lengths"),
+    "None": ("return np.stack(", "np.stack(", "returned None, expected an array of shape (2, 2)"),
+    "half precision": ("return np.stack(", "return np.float16(0.1) + np.stack(", "element [0,0] is 1.09997"),
+    "text": ("return np.stack(", "return str(", "expected an array of shape (2, 2)"),
+    "a huge array": ("return np.stack(", "return np.zeros(10**7) if R else np.stack(", "a ndarray that is too large"),
+    "too much memory": ("return np.stack(", "return np.zeros(10**12) + np.stack(", "needs more memory than there is"),
+    "megabytes of text": ("return np.stack(", "print('x' * 10**7)\n    return np.stack(", "prints more than 1024 KiB"),
+    "a changed argument": ("C = x.shape[0]", "x += 1; C = x.shape[0]", "[[[1., 2.], [3., 4.]]]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_wrong_array_is_told_by_what_is_wrong_with_it(arrays: Spec, worker: Worker, name: str) -> None:
+    old, new, says = ARRAYS[name]
+    failed, record = only_failure(check(arrays, "lower", UNROLL.replace(old, new, 1), worker))
+    assert failed == "correct"
+    assert says in record.rationale
 
 
 @pytest.mark.parametrize("depth", [900, 1500])
