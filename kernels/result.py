@@ -142,6 +142,8 @@ class Counters:
     thread_instructions  the same, counted once for each active lane
     fmas                 fused multiply-adds, in lanes
     flops                floating-point operations in lanes (a fused multiply-add is two)
+    work                 what all blocks cost on the engine's clock, which gives each kind of instruction a price
+    longest_block        what the most expensive block cost; of several launches, their sum: one runs after the other
     """
 
     accesses: list[Access] = field(default_factory=list)
@@ -154,6 +156,8 @@ class Counters:
     threads: int = 0
     shared: list[SharedAccess] = field(default_factory=list)
     barriers: int = 0
+    work: int = 0
+    longest_block: int = 0
 
     def _sum_shared(self, name: str, op: str | None, array: str | None) -> int:
         chosen = [a for a in self.shared if op in (None, a.op) and array in (None, a.array)]
@@ -209,6 +213,14 @@ class Counters:
         """Mean share of a warp's 32 lanes that were active, 0 to 1."""
         return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0
 
+    @property
+    def busy_blocks(self) -> float:
+        """How many blocks share the work, if each took as much of it as the longest one: `blocks` where all are equal.
+
+        Blocks that do nothing, and launches that add nothing but blocks, do not raise it.
+        """
+        return self.work / self.longest_block if self.longest_block else 0.0
+
 
 def total(launches: Iterable[Counters]) -> Counters:
     """The account of several launches together; accesses and branches of all of them, in order."""
@@ -217,7 +229,10 @@ def total(launches: Iterable[Counters]) -> Counters:
         result.accesses += c.accesses
         result.shared += c.shared
         result.branches += c.branches
-        for name in ("warp_instructions", "thread_instructions", "fmas", "flops", "barriers", "blocks", "threads"):
+        for name in (
+            "warp_instructions", "thread_instructions", "fmas", "flops", "barriers", "blocks", "threads", "work",
+            "longest_block",
+        ):  # fmt: skip
             setattr(result, name, getattr(result, name) + getattr(c, name))
     return result
 

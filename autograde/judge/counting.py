@@ -39,16 +39,15 @@ def numbers(launches: Sequence[Counters]) -> Numbers:
     """Every name of spec.COUNTERS with its value over these launches."""
     c = total(launches)
     values: Numbers = {}
-    for what in ("requests", "sectors", "sectors_ideal"):
+    for what in ("requests", "sectors", "sectors_ideal", "bytes_moved", "bytes_needed"):
         values[what] = getattr(c, what)()
         for op in ("load", "store"):
             values[f"{op}_{what}"] = getattr(c, what)(op)
     for what in ("shared_requests", "wavefronts", "wavefronts_ideal"):
         values[what] = getattr(c, what)()
-    values |= {"bytes_moved": c.bytes_moved(), "bytes_needed": c.bytes_needed()}
     for name in (
         "divergent_branches", "executed_branches", "warp_instructions", "thread_instructions", "active_lanes",
-        "fmas", "flops", "barriers", "blocks", "threads",
+        "fmas", "flops", "barriers", "blocks", "busy_blocks", "threads",
     ):  # fmt: skip
         values[name] = getattr(c, name)
     values["launches"] = len(launches)

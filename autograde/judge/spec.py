@@ -34,8 +34,9 @@ A **kernel** task takes shares of correctness, counters and timing, and has
     [[task.counter]]             # a threshold on the engine's counters: the check TASK.counters.NAME
     name = "loads"               # an identifier
     case = "..."                 # a public case
-    value = "load_sectors / load_requests"      # over counters (COUNTERS) and the case's symbols
-    at_most = "4.5"              # or at_least; a number or an expression over symbols, and base_*, target_* (see below)
+    value = "store_bytes_moved - store_bytes_needed"   # over counters (COUNTERS) and the case's symbols. A mean, such
+                                 # as sectors per request, is lowered by accesses that nobody needs: count the waste
+    at_most = "N*K*P*Q / 2"      # or at_least; a number or an expression over symbols, and base_*, target_* (see below)
     weight = 1
     base, target = rungs         # optional: rungs whose counters `at_most` may name as base_* and target_*
     says = "..."                 # what a missed threshold means, in the student's terms
@@ -46,7 +47,8 @@ A **kernel** task takes shares of correctness, counters and timing, and has
     target = "direct_coalesced"
     value = "sectors"
     active_lanes_at_least = 0.9  # any number of guards, NAME_at_least and NAME_at_most with a counter's NAME:
-    blocks_at_least = "target_blocks / 2"      # numbers or expressions over symbols, base_* and target_*
+    busy_blocks_at_least = "target_blocks / 2" # numbers or expressions over symbols, base_* and target_*. Not blocks:
+                                 # blocks that do nothing, or a launch more, cost nothing
     measured_case = {N = 16, …}  # optional: what is timed where timing is "measured": a layer of real size, in the
                                  # symbols of a case. Its times take the place of `value`; guards are not needed then
     tolerance = 0.05             # times as near as this to the base's or the target's count as equal to it
@@ -104,9 +106,10 @@ CATEGORIES = ("correctness", "counters", "timing", "prediction", "explanation")
 
 #: What a threshold may name: each is summed over a task's launches on one case (active_lanes is their mean).
 COUNTERS = (
-    *(f"{op}_{what}" for op in ("load", "store") for what in ("requests", "sectors", "sectors_ideal")),
-    "requests", "sectors", "sectors_ideal", "bytes_moved", "bytes_needed", "divergent_branches", "executed_branches",
-    "warp_instructions", "thread_instructions", "active_lanes", "fmas", "flops", "blocks", "threads", "launches",
+    *(f"{op}{what}" for op in ("", "load_", "store_")
+      for what in ("requests", "sectors", "sectors_ideal", "bytes_moved", "bytes_needed")),
+    "divergent_branches", "executed_branches", "warp_instructions", "thread_instructions", "active_lanes", "fmas",
+    "flops", "blocks", "busy_blocks", "threads", "launches",
     "shared_requests", "wavefronts", "wavefronts_ideal", "barriers",
 )  # fmt: skip
 

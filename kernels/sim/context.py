@@ -48,6 +48,8 @@ class Slot(IntEnum):
     WARP_BUDGET = auto()
     # Change while it runs.
     LAUNCH_BUDGET = auto()  # what is left
+    BLOCK_BUDGET = auto()  # what was left when the running block began
+    LONGEST_BLOCK = auto()  # the most that any block spent
     ORDER = auto()  # number of the next event
     LAST_CLOCK = auto()  # the number of the last epoch that began
     VOTES = auto()  # at the last barrier: threads whose predicate held

@@ -29,12 +29,17 @@ class AccessTally:
 
 @dataclass
 class Tally:
-    """What an executor counts while it runs. The lists are indexed by basic block."""
+    """What an executor counts while it runs. The lists are indexed by basic block.
+
+    work, longest_block   what all blocks spent of the budget, and what the one did that spent most
+    """
 
     executions: list[int]
     lanes: list[int]
     divergent: list[int]
     accesses: dict[tuple[int, int], AccessTally] = field(default_factory=dict)  # by (pc, array number)
+    work: int = 0
+    longest_block: int = 0
 
 
 def operation(entry: Entry, instruction: Instruction) -> str:
@@ -51,6 +56,7 @@ def operation(entry: Entry, instruction: Instruction) -> str:
 def report(launch: Launch, tally: Tally) -> Counters:
     """The counters of a launch. Instructions and lanes follow from how often each basic block ran."""
     counters = Counters(blocks=launch.blocks, threads=launch.blocks * launch.threads_per_block)
+    counters.work, counters.longest_block = tally.work, tally.longest_block
     graph = launch.entry.graph
     for block in graph.blocks:
         work = launch.entry.work[block.index]

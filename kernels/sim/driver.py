@@ -56,6 +56,8 @@ class _Driver:
         self._begin_epoch()
         f.jump(rounds)
         f.place(next_block)
+        spent = f.sub(get(f, context, Slot.BLOCK_BUDGET), get(f, context, Slot.LAUNCH_BUDGET))
+        put(f, context, Slot.LONGEST_BLOCK, f.intrinsic("smax", get(f, context, Slot.LONGEST_BLOCK), spent))
         f.increment(context, 8 * Slot.BLOCK, 1)
         f.jump(blocks)
         f.place(done)
@@ -64,6 +66,7 @@ class _Driver:
 
     def _begin_block(self, block: Value) -> None:
         f, context = self.f, self.context
+        put(f, context, Slot.BLOCK_BUDGET, get(f, context, Slot.LAUNCH_BUDGET))
         width, height = get(f, context, Slot.GRID_X), get(f, context, Slot.GRID_Y)
         row = f.binary("udiv", block, width)
         put(f, context, Slot.INDEX_X, f.binary("urem", block, width))

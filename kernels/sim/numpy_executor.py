@@ -119,13 +119,16 @@ class _Executor:
         found: list[Fault] = []
         try:
             for block in self._blocks():
+                before = self.budget
                 self._run_block(block)
+                self.tally.longest_block = max(self.tally.longest_block, before - self.budget)
         except _OutOfBudget as stop:
             executions = self.tally.executions
             found.append(faults.budget_fault(self.launch, stop.pc, stop.thread, stop.block, executions))
         if not self.launch.checks:
             return [], Counters()
         found = faults.explain(self.launch, list(self.events.values())) + found
+        self.tally.work = self.launch.launch_budget - self.budget
         return found, counters.report(self.launch, self.tally)
 
     def _blocks(self) -> Iterable[int]:

@@ -232,6 +232,8 @@ class Tables:
         self.tallies += other.tallies
         self.blocks += other.blocks
         self.context[Slot.LAUNCH_BUDGET] -= self.launch.launch_budget - other.context[Slot.LAUNCH_BUDGET]
+        longest = max(t.context[Slot.LONGEST_BLOCK] for t in (self, other))
+        self.context[Slot.LONGEST_BLOCK] = longest
 
     def result(self) -> tuple[list[Fault], Counters]:
         if not self.launch.checks:
@@ -278,6 +280,8 @@ class Tables:
             [int(n) for n in self.blocks[:, c]] for c in (BlockField.EXECUTIONS, BlockField.LANES, BlockField.DIVERGENT)
         )
         tally = Tally(executions, lanes, divergent)
+        tally.work = self.launch.launch_budget - int(self.context[Slot.LAUNCH_BUDGET])
+        tally.longest_block = int(self.context[Slot.LONGEST_BLOCK])
         self.count_patterns()
         numbers = {self.arrays + SHARED_ROW: SHARED_WINDOW}
         for site, row in np.argwhere(self.tallies[..., AccessField.THREADS]):

@@ -12,6 +12,7 @@ import pytest
 from convladder.autograde.course import build, sample
 from convladder.autograde.faces import figures
 from convladder.autograde.judge import counting, score, spec
+from convladder.autograde.judge.kernel_task import case_symbols
 from convladder.autograde.judge.problems import PROBLEMS
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
 from convladder.kernels import compile_cuda, expression, oracle, out, plan
@@ -150,7 +151,7 @@ def test_reference_meets_the_thresholds_with_a_margin_and_the_rung_before_misses
     checked = 0
     for task in KERNELS:
         for threshold in task.counters:
-            limit = float(expression.evaluate(threshold.limit, LAYER))
+            limit = float(expression.evaluate(threshold.limit, case_symbols(task.problem, task.case(threshold.case))))
             assert expression.evaluate(threshold.value, counters(task.name)) <= 0.9 * limit
             assert expression.evaluate(threshold.value, counters(before[task.name])) >= 1.2 * limit
             checked += 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from convladder.kernels.result import total
+
 I = np.int32
 
 
@@ -151,6 +153,25 @@ def test_branches_count_executions_and_divergence(engine):
 def test_active_lanes_of_a_convergent_kernel_are_all(engine):
     assert measure(engine, "y[i] = x[i];", grid=2, block=64).active_lanes == 1.0
     assert measure(engine, "y[i] = x[i];", grid=2, block=16).active_lanes == 0.5
+
+
+def test_equal_blocks_are_all_busy(engine):
+    counters = measure(engine, "y[i] = x[i];", grid=8)
+    assert (counters.blocks, counters.busy_blocks) == (8, 8)
+
+
+def test_blocks_without_work_do_not_make_busy_ones(engine):
+    body = "if (blockIdx.x == 0) for (int j = 0; j < 100; j++) y[j * 32 + threadIdx.x] = x[j];"
+    counters = measure(engine, body, grid=8)
+    assert counters.blocks == 8
+    assert counters.busy_blocks < 1.2
+
+
+def test_a_launch_of_idle_blocks_adds_no_busy_ones(engine):
+    work = measure(engine, "for (int j = 0; j < 100; j++) y[j * 32 + threadIdx.x] = x[j];")
+    idle = measure(engine, "if (i < 0) y[0] = x[0];", grid=64)
+    assert total([work, idle]).blocks == 65
+    assert total([work, idle]).busy_blocks < 2
 
 
 def test_direct_convolution_counts_its_products(engine):
