@@ -86,6 +86,7 @@ def session(
     outputs: Mapping[str, Sequence[int]],
     key: bytes,
     *,
+    constants: Mapping[str, np.ndarray] | None = None,
     rounds: int = 25,
     seconds: float = 20.0,
     watched: str = "",
@@ -95,6 +96,7 @@ def session(
 
     inputs, outputs  shapes of the float32 arrays that texts read and write
     key              seeds the data
+    constants        arrays that texts read and that are the same in every run
     rounds           how often each text is timed; fewer, but at least MIN_ROUNDS, where `seconds` would not do
     watched          the text whose outputs `watch` is given after each of its samples
     Raises BackendError without a GPU, CompileError, PlanError and the like where a text cannot be run, and CuPy's
@@ -103,7 +105,7 @@ def session(
     cupy = cupy_module()
     modules = {n: compile_cuda(t.source, "gpu", options=plan.parse(t.source).options()) for n, t in texts.items()}
     with cupy.cuda.Stream(non_blocking=True):
-        bench = _Bench(cupy, symbols, inputs, outputs, key)
+        bench = _Bench(cupy, symbols, inputs, outputs, key, constants or {})
         runs = {name: _Run(bench, modules[name], text) for name, text in texts.items()}
         first = {name: bench.first_times(run) for name, run in runs.items()}
         calls = min(MAX_CALLS, max(1, math.ceil(MIN_SAMPLE_US / min(first.values()))))
@@ -136,13 +138,15 @@ class _Bench:
 
     def __init__(
         self, cupy: Any, symbols: Mapping[str, Value], inputs: Mapping[str, Sequence[int]],
-        outputs: Mapping[str, Sequence[int]], key: bytes,
+        outputs: Mapping[str, Sequence[int]], key: bytes, constants: Mapping[str, np.ndarray],
     ):  # fmt: skip
         self.cupy = cupy
         self.symbols = symbols
         self._inputs = inputs
         self._outputs = outputs
         self._key = key
+        self._constants = constants
+        self._constant_arrays = {name: cupy.asarray(values) for name, values in constants.items()}
         self._flush = cupy.empty(_FLUSH_FACTOR * cache_bytes(), np.uint8)
         #: Arrays of each run of a sample, by name.
         self.sets: list[dict[str, Any]] = []
@@ -152,7 +156,8 @@ class _Bench:
     def grow(self, calls: int) -> None:
         shapes = {**self._inputs, **self._outputs}
         while len(self.sets) < calls:
-            self.sets.append({n: self.cupy.empty(tuple(s), np.float32) for n, s in shapes.items()})
+            new = {n: self.cupy.empty(tuple(s), np.float32) for n, s in shapes.items()}
+            self.sets.append({**self._constant_arrays, **new})
 
     def load(self, number: int) -> None:
         """Give every run the inputs of round `number`."""
@@ -170,6 +175,8 @@ class _Bench:
         """Microseconds of one sample."""
         stream = self.cupy.cuda.get_current_stream()
         before, after = self.cupy.cuda.Event(), self.cupy.cuda.Event()
+        for name, values in self._constants.items():  # or one text could change what the next one has to do
+            self._constant_arrays[name].set(values)
         for array in [*run.scratch, *(s[name] for s in self.sets for name in self._outputs)]:
             self._fill(array, 0xFF)
         for _ in range(_FLUSH_PASSES):

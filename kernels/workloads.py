@@ -84,20 +84,24 @@ def weights(geometry: ConvGeometry, nnz: int, pattern: str = "random", seed: int
 
     pattern  one of PATTERNS. Raises ValueError for another one, or where nnz does not fit.
     """
-    size = int(np.prod(geometry.w_shape))
-    if not 0 <= nnz <= size:
-        raise ValueError(f"{nnz} non-zeros do not fit into {size} weights")
     rng = np.random.default_rng(seed)
-    if pattern == "random":
-        where = rng.choice(size, nnz, replace=False)
-    elif pattern == "uneven":
-        where = _uneven(rng, geometry.K, size // geometry.K, nnz)
-    else:
-        raise ValueError(f"there is no pattern {pattern!r}; there are {', '.join(PATTERNS)}")
-    values = np.zeros(size, np.float32)
+    where = positions(geometry, nnz, pattern, rng)
+    values = np.zeros(int(np.prod(geometry.w_shape)), np.float32)
     drawn = rng.standard_normal(nnz, np.float32)
     values[where] = np.where(drawn == 0, np.float32(1), drawn)
     return values.reshape(geometry.w_shape)
+
+
+def positions(geometry: ConvGeometry, nnz: int, pattern: str, rng: np.random.Generator) -> np.ndarray:
+    """Where `nnz` non-zeros stand in flattened filters (K, C/groups, R, S), in no order. Raises as `weights`."""
+    size = int(np.prod(geometry.w_shape))
+    if not 0 <= nnz <= size:
+        raise ValueError(f"{nnz} non-zeros do not fit into {size} weights")
+    if pattern == "random":
+        return rng.choice(size, nnz, replace=False)
+    if pattern == "uneven":
+        return _uneven(rng, geometry.K, size // geometry.K, nnz)
+    raise ValueError(f"there is no pattern {pattern!r}; there are {', '.join(PATTERNS)}")
 
 
 def _uneven(rng: np.random.Generator, rows: int, length: int, nnz: int) -> np.ndarray:

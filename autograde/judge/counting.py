@@ -64,7 +64,7 @@ def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float
     instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(0))
     source, parsed, module = _rung(rung)
     arrays: dict[str, Any] = {name: a.copy() for name, a in instance.inputs.items()}
-    arrays |= {o.name: out(np.empty(o.expected.shape, np.float32)) for o in instance.outputs}
+    arrays |= {o.name: out(np.empty(o.expected.shape, o.dtype)) for o in instance.outputs}
     names = [p.name for p in signature.kernels(source)[parsed.launches[0].kernel]]
     results = plan.run(module, parsed, instance.symbols, arrays, names)
     for _, result in results:

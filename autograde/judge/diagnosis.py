@@ -48,9 +48,9 @@ class Wrong:
         if missing.all():
             return [f"no element of {self.output.name} was written"]
         if missing[first]:
-            said = [f"{name} was never written; expected {self.output.expected[first]:.6g}"]
+            said = [f"{name} was never written; expected {self._shown(self.output.expected)}"]
         else:
-            said = [f"{name} is {self.values[first]:.6g}, expected {self.output.expected[first]:.6g}"]
+            said = [f"{name} is {self._shown(self.values)}, expected {self._shown(self.output.expected)}"]
         others = int(missing.sum())
         if others == count:
             said.append(f"{count} of {size} elements were never written" if count > 1 else "all others are right")
@@ -61,6 +61,10 @@ class Wrong:
         if 1 < count < size and (place := where(self.mask, self.output.axes)):
             said.append(place)
         return said
+
+    def _shown(self, values: np.ndarray) -> str:
+        """The first wrong element as text: an index with all its digits."""
+        return f"{values[self.first]:.6g}" if self.output.dtype == "<f4" else f"{values[self.first]:.0f}"
 
     def evidence(self) -> dict[str, Any]:
         """Enough to draw a picture: bounded in size, and no NaN (which JSON has not)."""
@@ -100,9 +104,9 @@ def compare(output: Output, values: np.ndarray) -> Wrong | None:
 
 def same(values: np.ndarray, other: np.ndarray, output: Output) -> bool:
     """Whether two outputs are the same but for rounding; elements that were never written count as different."""
-    scale = float(np.abs(output.expected).max(initial=1.0))
+    rounding = 1e-4 * float(np.abs(output.expected).max(initial=1.0)) if output.dtype == "<f4" else 0.0
     with np.errstate(invalid="ignore"):
-        return bool((np.abs(values.astype(np.float64) - other) <= 1e-4 * scale).all())
+        return bool((np.abs(values.astype(np.float64) - other) <= rounding).all())
 
 
 def mistake(failing: Sequence[tuple[Instance, Wrong]]) -> str:

@@ -123,7 +123,7 @@ def _case_request(r: CaseRun, arrays: list[np.ndarray]) -> dict[str, Any]:
     """A case as the worker takes it; its inputs are appended to `arrays`."""
     inputs = {name: len(arrays) + i for i, name in enumerate(r.instance.inputs)}
     arrays += r.instance.inputs.values()
-    outputs = {o.name: ["<f4", list(o.expected.shape)] for o in r.instance.outputs}
+    outputs = {o.name: [o.dtype, list(o.expected.shape)] for o in r.instance.outputs}
     return {"symbols": r.instance.symbols, "inputs": inputs, "outputs": outputs, "inouts": {}}
 
 
@@ -175,7 +175,7 @@ def _read_case(frame: Any, r: CaseRun) -> None:
     r.outputs = dict(zip(frame.header["outputs"], frame.arrays, strict=True))
     for output in r.instance.outputs:
         array = r.outputs[output.name]
-        if array.shape != output.expected.shape or array.dtype != np.float32:
+        if array.shape != output.expected.shape or array.dtype != np.dtype(output.dtype):
             raise ValueError(f"{output.name} has another shape or dtype")
 
 

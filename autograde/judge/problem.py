@@ -23,12 +23,16 @@ UNIT_ROUNDOFF = 2.0**-24
 
 @dataclass
 class Output:
-    """An array that the kernel writes. `axes` names its indices, the last two of a picture being rows and columns."""
+    """An array that the kernel writes. `axes` names its indices, the last two of a picture being rows and columns.
+
+    dtype  "<f4", or "<i4" for indices, which are right or wrong and have no bound
+    """
 
     name: str
     axes: tuple[str, ...]
     expected: np.ndarray  # float64
     bound: np.ndarray  # float64, the largest |value - expected| that float32 arithmetic explains
+    dtype: str = "<f4"
 
     def element(self, index: tuple[int, ...]) -> str:
         """`y[0,3,12,7]`."""
@@ -107,7 +111,10 @@ class TimedProblem(Protocol):
     """What a problem has besides if it can be timed, on cases too large for the engine."""
 
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
-        """The shapes of inputs and outputs."""
+        """The shapes of the inputs whose float32 values are new in each run, and of the outputs."""
+
+    def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
+        """Inputs that are the same in each run: where the non-zeros of sparse weights stand."""
 
     def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
         """A case's symbols and those that follow from them."""

@@ -222,6 +222,7 @@ def _session(
     assert target.measured is not None
     symbols = target.measured.symbols
     inputs, outputs = as_timed(task.problem).timed_shapes(symbols)
+    constants = as_timed(task.problem).timed_constants(symbols)
     key = hashlib.sha256(
         kernel_task.seed(secret, lab, task.name, target.measured.name).to_bytes(32) + attempt.to_bytes(4)
     ).digest()
@@ -230,13 +231,13 @@ def _session(
         texts = {"text": [answer.source(), list(task.params)], **texts}
     request = {
         "op": "time", "texts": texts, "symbols": as_timed(task.problem).all_symbols(symbols), "inputs": inputs,
-        "outputs": outputs, "key": key.hex(), "rounds": ROUNDS, "elements": ELEMENTS, "seconds": _ROUNDS_SECONDS,
-        "watched": "text" if answer is not None else "",
+        "constants": list(constants), "outputs": outputs, "key": key.hex(), "rounds": ROUNDS,
+        "elements": ELEMENTS, "seconds": _ROUNDS_SECONDS, "watched": "text" if answer is not None else "",
     }  # fmt: skip
     largest = sum(4 * math.prod(s) for s in outputs.values()) + ROUNDS * measure.MAX_CALLS * ELEMENTS * 12
     try:
         with device_lock.held(gpu.device_id(), alone=True):
-            frames = worker.request("kernel", request, reply_bytes=largest, seconds=_SECONDS)
+            frames = worker.request("kernel", request, list(constants.values()), reply_bytes=largest, seconds=_SECONDS)
     except WorkerError as error:
         if answer is None:
             raise BackendError(f"the rungs of {task.name} cannot be timed here ({error.detail})") from None

@@ -17,8 +17,8 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
         {event: "terms", terms: [[[coefficient, [[array, flat index]], line]] | null]}, end or error
     {op: "lanes", source, default_args, case, block, warp}
         {event: "lanes", accesses: [{...}]}, end or error
-    {op: "time", texts: {name: [source, default_args]}, symbols, inputs, outputs, key, rounds, elements, seconds,
-     watched}
+    {op: "time", texts: {name: [source, default_args]}, symbols, inputs, constants: [name], outputs, key, rounds,
+     elements, seconds, watched} + arrays: the constants
         {event: "timed", times_us, calls, bandwidth_gbs, peak_gflops, facts, whole_call} + arrays: of the watched text
             the whole output of one run, and for every run the elements looked at and their values
         {event: "error", stage: "compile" | "gpu", ...} or {event: "end"}
@@ -236,7 +236,7 @@ def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
     return array
 
 
-def _time(request: dict[str, Any], _: list[np.ndarray], send: Callable[..., None]) -> None:
+def _time(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
     """Time texts on the GPU, and keep of what the watched one returned as much as the judge will check."""
     from convladder.kernels import errors, measure
 
@@ -246,15 +246,16 @@ def _time(request: dict[str, Any], _: list[np.ndarray], send: Callable[..., None
     try:
         found = measure.session(
             texts, request["symbols"], request["inputs"], request["outputs"], bytes.fromhex(request["key"]),
-            rounds=request["rounds"], seconds=request["seconds"], watched=watched, watch=kept.add,
+            constants=dict(zip(request["constants"], arrays, strict=True)), rounds=request["rounds"],
+            seconds=request["seconds"], watched=watched, watch=kept.add,
         )  # fmt: skip
     except (errors.ConvladderError, MemoryError) as error:
         send({"event": "error", "stage": "compile", **_described(error)})
     except Exception as error:
         send({"event": "error", "stage": "gpu", **_described(_GpuError(f"on the GPU: {error}"))})
     else:
-        arrays = [kept.whole, np.stack(kept.elements), np.stack(kept.values)] if watched else []
-        send({"event": "timed", **asdict(found), "whole_call": kept.whole_call}, arrays)
+        values = [kept.whole, np.stack(kept.elements), np.stack(kept.values)] if watched else []
+        send({"event": "timed", **asdict(found), "whole_call": kept.whole_call}, values)
         send({"event": "end"})
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from convladder.autograde.judge import diagnosis
-from convladder.autograde.judge.problem import Instance
+from convladder.autograde.judge.problem import Instance, as_timed
 from convladder.autograde.judge.problems import PROBLEMS
-from convladder.kernels import oracle
+from convladder.kernels import measure, oracle
 
 SIZES = {"N": 2, "C": 5, "H": 9, "W": 8, "K": 3, "R": 3, "S": 3, "U": 2, "pad": 1}
 
@@ -76,8 +76,19 @@ def test_nan_and_infinity_never_pass(value: float) -> None:
     assert found.evidence()["value"] in ("nan", "inf", "-inf")
 
 
+SPARSE = {"N": 2, "C": 3, "H": 6, "W": 5, "K": 4, "R": 3, "S": 2, "U": 2, "pad": 1, "nnz": 41, "dil": 2}
+
+
 @pytest.mark.parametrize(
-    ("problem", "symbols"), [("conv2d", SIZES), ("saxpy", {"n": 37}), ("mirror", {"H": 4, "W": 4})]
+    ("problem", "symbols"),
+    [
+        ("conv2d", SIZES),
+        ("saxpy", {"n": 37}),
+        ("mirror", {"H": 4, "W": 4}),
+        ("pad", {"N": 2, "C": 2, "H": 3, "W": 4, "padh": 1, "padw": 2}),
+        ("stretch", SPARSE),
+        ("sparse_conv", SPARSE),
+    ],
 )
 def test_every_mistake_of_a_problem_is_recognised(problem: str, symbols: dict[str, int]) -> None:
     instance = PROBLEMS[problem].instance(symbols, np.random.default_rng(3))
@@ -124,3 +135,77 @@ def test_dilation_and_groups_are_symbols_too() -> None:
     assert instance.inputs["w"].shape == (2, 2, 3, 3)
     assert instance.symbols["dil"] == 2
     assert wrong(instance, dict(instance.mistakes())["the dilation dil is not used"]) is not None
+
+
+# ---- sparse filters
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("nnz", [4, 17, 21])
+def test_a_sparse_case_has_the_asked_number_of_non_zeros(rows: int, nnz: int) -> None:
+    sizes = {**SPARSE, "nnz": nnz, "rows": rows}
+    inputs = PROBLEMS["sparse_conv"].instance(sizes, np.random.default_rng(1)).inputs
+    lengths = np.diff(inputs["rowptr"])
+    assert lengths.sum() == inputs["val"].size == inputs["col"].size == nnz
+    assert rows != 2 or sorted(lengths) == [1, 1, 1, nnz - 3]
+
+
+def test_the_sum_over_a_row_is_the_convolution_with_its_dense_filter() -> None:
+    made = PROBLEMS["sparse_conv"].instance(SPARSE, np.random.default_rng(2))
+    Wp, planes = made.symbols["Wp"], made.inputs["xp"].reshape(2, -1).astype(np.float64)
+    expected = made.outputs[0].expected
+    for n, k, p, q in np.ndindex(expected.shape):
+        row = slice(made.inputs["rowptr"][k], made.inputs["rowptr"][k + 1])
+        at = made.inputs["col"][row] + p * 2 * Wp + q * 2
+        assert expected[n, k, p, q] == pytest.approx(made.inputs["val"][row].astype(np.float64) @ planes[n, at])
+        terms = PROBLEMS["sparse_conv"].summands(made, "y", (n, k, p, q)) or []
+        factors = [[made.inputs[name][index] for name, index in t.factors] for t in terms]
+        assert expected[n, k, p, q] == pytest.approx(sum(float(a) * float(b) for a, b in factors))
+
+
+def test_a_column_is_right_to_the_last_digit_or_wrong() -> None:
+    made = PROBLEMS["stretch"].instance({**SPARSE, "H": 900, "W": 900}, np.random.default_rng(2))
+    values = made.outputs[0].expected.astype(np.int32)
+    assert diagnosis.compare(made.outputs[0], values) is None
+    values[7] += 1
+    found = diagnosis.compare(made.outputs[0], values)
+    assert found is not None
+    assert found.count == 1
+    assert diagnosis.mistake([(made, found)]) == ""
+    assert f"is {values[7]}, expected {values[7] - 1}" in found.sentences()[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"nnz": 0}, "`nnz` is 0"),
+        ({"nnz": 73}, "at most K\\*C\\*R\\*S"),
+        ({"rows": 3}, "`rows` is 3"),
+        ({"rows": 2, "nnz": 22}, "one long row"),
+        ({"U": 0}, "at least 1"),
+        ({"R": 20}, "larger than the padded input"),
+    ],
+)
+def test_sizes_that_make_no_sparse_case_are_refused(change: dict[str, int], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        PROBLEMS["sparse_conv"].check({**SPARSE, **change})
+
+
+def test_some_elements_of_a_timed_sparse_case_are_expected_as_in_the_whole_output() -> None:
+    problem = as_timed(PROBLEMS["sparse_conv"])
+    inputs = measure.fresh(b"k", 0, problem.timed_shapes(SPARSE)[0])
+    (output,) = problem.expected(SPARSE, inputs)
+    expected, bound = problem.expected_at(SPARSE, inputs, np.arange(output.expected.size))
+    assert expected == pytest.approx(output.expected.reshape(-1), abs=1e-12)
+    assert bound == pytest.approx(output.bound.reshape(-1))
+    rowptr = problem.timed_constants(SPARSE)["rowptr"]
+    assert rowptr[-1] == inputs["val"].size
+
+
+def test_timed_arrays_are_those_of_a_case_with_its_structure_drawn_once() -> None:
+    problem = as_timed(PROBLEMS["sparse_conv"])
+    first, second = problem.timed_constants(SPARSE), problem.timed_constants(SPARSE)
+    made = PROBLEMS["sparse_conv"].instance(SPARSE, np.random.default_rng(0)).inputs
+    for name in ("rowptr", "col"):
+        assert np.array_equal(first[name], second[name])
+        assert np.array_equal(first[name], made[name])

@@ -2,6 +2,7 @@
 
 from ..problem import Problem
 from .convolution import Conv2d
+from .sparse import Pad, SparseConv, Stretch
 from .start import Mirror, Saxpy
 
-PROBLEMS: dict[str, Problem] = {p.name: p for p in (Conv2d(), Saxpy(), Mirror())}
+PROBLEMS: dict[str, Problem] = {p.name: p for p in (Conv2d(), Pad(), Stretch(), SparseConv(), Saxpy(), Mirror())}

@@ -70,6 +70,9 @@ class Conv2d(Problem):
         g = self.geometry(symbols)
         return {"x": g.x_shape, "w": g.w_shape}, {"y": g.y_shape}
 
+    def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
+        return {}
+
     def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
         return {n: v for n, v in self.geometry(symbols).symbols().items() if n in self.declarations}
 
