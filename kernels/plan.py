@@ -221,7 +221,7 @@ def ready(
 
 
 def temps(plan: Plan, symbols: Mapping[str, Value], on: str) -> dict[str, Any]:
-    """The scratch arrays of a plan by name, with undefined contents: NumPy, or CuPy for on="gpu"."""
+    """The scratch arrays of a plan by name, NumPy or CuPy (on="gpu"), full of NaN: nothing is left there to be read."""
     sizes = temp_sizes(plan, symbols)
     return {t.name: _scratch(t, n, on) for t, n in zip(plan.temps, sizes, strict=True)}
 
@@ -389,8 +389,12 @@ def _scratch(temp: Temp, elements: int, on: str) -> Any:
     if on == "gpu":
         import cupy
 
-        return cupy.empty(elements, dtype)
-    return np.empty(elements, dtype)
+        array = cupy.empty(elements, dtype)
+        array.view(cupy.uint8)[...] = 0xFF
+    else:
+        array = np.empty(elements, dtype)
+        array.view(np.uint8)[...] = 0xFF
+    return array
 
 
 def _arguments(
