@@ -1,4 +1,4 @@
-"""cuDNN's forward convolution on CuPy arrays.
+"""cuDNN's convolutions on CuPy arrays: forward, and the two gradients of training.
 
 CuPy 14 no longer has `cupy.cudnn`. `convolution_forward` here is called as that one was and runs on NVIDIA's own
 `nvidia-cudnn-frontend`. cuDNN offers dozens of *plans* for one convolution, of which some do not build and the first is
@@ -12,6 +12,7 @@ side by side in the memory of inputs, filters and outputs.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -27,6 +28,8 @@ from .stopwatch import elapsed_us
 
 Precision = Literal["fp32", "tf32"]
 Layout = Literal["nchw", "nhwc"]
+#: What is computed from what: y from x and w; dx from dy and w; dw from x and dy.
+Direction = Literal["forward", "data gradient", "weight gradient"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32")
 LAYOUTS: tuple[Layout, ...] = ("nchw", "nhwc")
 
@@ -70,23 +73,28 @@ class Plan:
 
 
 class Convolution:
-    """A convolution by the fastest plan that builds.
+    """A convolution, or one of its gradients, by the fastest plan that builds.
 
-    plans    all that build, the fastest first
+    plans    those that were built, the fastest first
     offered  how many plans cuDNN named
+    most     stop after so many that build, in the order of cuDNN's heuristics; None: build all
     Raises LibraryError where none is left, BackendError without cuDNN, DeviceMemoryError.
     """
 
-    def __init__(self, geometry: ConvGeometry, precision: Precision, layout: Layout):
+    def __init__(
+        self, geometry: ConvGeometry, precision: Precision, layout: Layout, direction: Direction = "forward",
+        most: int | None = None,
+    ):  # fmt: skip
         self._cudnn = frontend()
-        self._graph, self._tensors = _graph(geometry, precision, layout)
+        self._graph, self._tensors = _graph(geometry, precision, layout, direction)
         self.offered = self._graph.get_execution_plan_count()
         with enough_memory(f"trying cuDNN's plans for {geometry}"):
-            trial = [cupy_module().zeros(shape, np.float32) for shape in _shapes(geometry)]
-            found = [plan for index in range(self.offered) if (plan := self._tried(index, trial)) is not None]
+            trial = [cupy_module().zeros(shape, np.float32) for shape in _shapes(geometry, direction)]
+            plans = (plan for index in range(self.offered) if (plan := self._tried(index, trial)) is not None)
+            found = list(itertools.islice(plans, most))
         if not found:
             raise LibraryError(
-                f"cuDNN {version()} has no plan for {geometry} in {precision} and {layout}: of {self.offered} that it "
+                f"cuDNN {version()} has no {direction} plan for {geometry} in {precision}, {layout}: of {self.offered} it "
                 "offers none is allowed and builds"
             )
         self.plans = tuple(sorted(found, key=lambda plan: plan.time_us))
@@ -96,9 +104,9 @@ class Convolution:
     def best(self) -> Plan:
         return self.plans[0]
 
-    def enqueue(self, x: Any, w: Any, y: Any) -> None:
-        """Put the convolution into CuPy's current stream. The arrays' memory must have the layout."""
-        self._execute(self.best.index, (x, w, y), self._workspace)
+    def enqueue(self, first: Any, second: Any, result: Any) -> None:
+        """Put the work into CuPy's current stream: x, w and y, or as Direction says. Memory must have the layout."""
+        self._execute(self.best.index, (first, second, result), self._workspace)
 
     def _tried(self, index: int, trial: list[Any]) -> Plan | None:
         """The plan, built, run and timed; None where it may not be used, does not build or does not run."""
@@ -127,19 +135,27 @@ class Convolution:
         return cupy_module().empty(max(size, 1), np.uint8)
 
 
-def best(geometry: ConvGeometry, precision: Precision = "fp32", layout: Layout = "nchw") -> Convolution:
+def best(
+    geometry: ConvGeometry,
+    precision: Precision = "fp32",
+    layout: Layout = "nchw",
+    direction: Direction = "forward",
+    most: int | None = None,
+) -> Convolution:
     """The fastest plan for a problem, searched for once on each device. Raises what Convolution raises."""
     if precision not in PRECISIONS or layout not in LAYOUTS:
         raise ArgumentError(
             f"cuDNN runs in {' or '.join(PRECISIONS)} and {' or '.join(LAYOUTS)}, not {precision, layout}"
         )
     frontend()
-    return _searched(cupy_module().cuda.Device().id, geometry, precision, layout)
+    return _searched(cupy_module().cuda.Device().id, geometry, precision, layout, direction, most)
 
 
-@lru_cache(maxsize=16)  # each holds its scratch memory
-def _searched(device: int, geometry: ConvGeometry, precision: Precision, layout: Layout) -> Convolution:
-    return Convolution(geometry, precision, layout)
+@lru_cache(maxsize=48)  # each holds its scratch memory; a network in training has three for each convolution
+def _searched(
+    device: int, geometry: ConvGeometry, precision: Precision, layout: Layout, direction: Direction, most: int | None
+) -> Convolution:
+    return Convolution(geometry, precision, layout, direction, most)
 
 
 @cache
@@ -147,8 +163,10 @@ def _handle(device: int) -> Any:
     return frontend().create_handle()
 
 
-def _shapes(g: ConvGeometry) -> tuple[tuple[int, ...], ...]:
-    return g.x_shape, g.w_shape, g.y_shape
+def _shapes(g: ConvGeometry, direction: Direction) -> tuple[tuple[int, ...], ...]:
+    """Of the two operands and of the result."""
+    x, w, y = g.x_shape, g.w_shape, g.y_shape
+    return {"forward": (x, w, y), "data gradient": (y, w, x), "weight gradient": (x, y, w)}[direction]
 
 
 def _strides(shape: tuple[int, ...], layout: Layout) -> list[int]:
@@ -157,8 +175,10 @@ def _strides(shape: tuple[int, ...], layout: Layout) -> list[int]:
     return [c * h * w, h * w, w, 1] if layout == "nchw" else [c * h * w, 1, w * c, c]
 
 
-def _graph(g: ConvGeometry, precision: Precision, layout: Layout) -> tuple[Any, tuple[Any, Any, Any]]:
-    """cuDNN's graph of one convolution with every plan that its heuristics know, and its x, w, y."""
+def _graph(
+    g: ConvGeometry, precision: Precision, layout: Layout, direction: Direction
+) -> tuple[Any, tuple[Any, Any, Any]]:
+    """cuDNN's graph of one convolution with every plan that its heuristics know, its operands and its result."""
     cudnn = frontend()
     single = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(
@@ -167,14 +187,19 @@ def _graph(g: ConvGeometry, precision: Precision, layout: Layout) -> tuple[Any, 
         intermediate_data_type=single,
         compute_data_type=single,
     )
-    x, w = (
-        graph.tensor(name=name, dim=list(shape), stride=_strides(shape, layout), data_type=single)
-        for name, shape in (("x", g.x_shape), ("w", g.w_shape))
-    )
-    y = graph.conv_fprop(
-        image=x, weight=w, padding=list(g.pad), stride=list(g.stride), dilation=list(g.dilation)
-    )  # fmt: skip
-    y.set_output(True).set_dim(list(g.y_shape)).set_stride(_strides(g.y_shape, layout)).set_data_type(single)
+    names, computes = {
+        "forward": (("image", "weight"), graph.conv_fprop),
+        "data gradient": (("loss", "filter"), graph.conv_dgrad),
+        "weight gradient": (("image", "loss"), graph.conv_wgrad),
+    }[direction]
+    *shapes, result_shape = _shapes(g, direction)
+    given = {
+        name: graph.tensor(name=name, dim=list(shape), stride=_strides(shape, layout), data_type=single)
+        for name, shape in zip(names, shapes, strict=True)
+    }
+    result = computes(**given, padding=list(g.pad), stride=list(g.stride), dilation=list(g.dilation))
+    result.set_output(True).set_dim(list(result_shape)).set_stride(_strides(result_shape, layout))
+    result.set_data_type(single)
     try:
         graph.validate()
         graph.build_operation_graph()
@@ -183,7 +208,7 @@ def _graph(g: ConvGeometry, precision: Precision, layout: Layout) -> tuple[Any, 
         raise LibraryError(f"cuDNN {version()} does not take {g}: {error}") from None
     if precision == "fp32":
         graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in _INEXACT])
-    return graph, (x, w, y)
+    return graph, (*given.values(), result)
 
 
 # ---- as cupy.cudnn is called
