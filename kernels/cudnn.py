@@ -94,8 +94,8 @@ class Convolution:
             found = list(itertools.islice(plans, most))
         if not found:
             raise LibraryError(
-                f"cuDNN {version()} has no {direction} plan for {geometry} in {precision}, {layout}: of {self.offered} it "
-                "offers none is allowed and builds"
+                f"cuDNN {version()} has no {direction} plan for {geometry} in {precision} and {layout}: of "
+                f"{self.offered} that it offers none is allowed and builds"
             )
         self.plans = tuple(sorted(found, key=lambda plan: plan.time_us))
         self._workspace = self._scratch(self.best.workspace_bytes)
@@ -156,6 +156,11 @@ def _searched(
     device: int, geometry: ConvGeometry, precision: Precision, layout: Layout, direction: Direction, most: int | None
 ) -> Convolution:
     return Convolution(geometry, precision, layout, direction, most)
+
+
+def forget() -> None:
+    """Give back what the convolutions found so far hold: their scratch memory."""
+    _searched.cache_clear()
 
 
 @cache

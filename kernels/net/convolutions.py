@@ -45,7 +45,10 @@ class Lowered:
         return dw.reshape(g.w_shape)
 
     def data_gradient(self, dy: Array, w: Array, g: ConvGeometry) -> Array:
-        """A convolution of its own: the filters flipped, their inputs and outputs exchanged, dy spread by the stride."""
+        """A convolution of its own: the filters flipped, their inputs and outputs exchanged, dy spread by the stride.
+
+        Where Caffe adds up unrolled columns (col2im), this adds nothing twice; the operations are the same at stride 1.
+        """
         flipped = w.reshape(g.groups, g.K // g.groups, g.C // g.groups, g.R, g.S)[..., ::-1, ::-1]
         filters = self.xp.ascontiguousarray(flipped.swapaxes(1, 2)).reshape(g.C, g.K // g.groups, g.R, g.S)
         spread = self._spread(dy, g)
@@ -108,5 +111,6 @@ class Cudnn:
     def _run(self, direction: cudnn.Direction, g: ConvGeometry, given: tuple[Array, Array], shape: Any) -> Array:
         result = self.xp.empty(shape, given[0].dtype)
         found = cudnn.best(g, direction=direction, most=self.most)
-        found.enqueue(*(self.xp.ascontiguousarray(a) for a in given), result)
+        first, second = map(self.xp.ascontiguousarray, given)
+        found.enqueue(first, second, result)
         return result

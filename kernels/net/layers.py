@@ -153,9 +153,7 @@ class Pool(Operation):
         """An array that all windows fit into."""
         N, C, *plane = self.shape
         self.windows = [pooled_size(size, self.R, self.U, self.pad) for size in plane]
-        sizes = [
-            max((count - 1) * self.U + self.R, size + 2 * self.pad) for count, size in zip(self.windows, plane)
-        ]
+        sizes = [max((count - 1) * self.U + self.R, size + 2 * self.pad) for count, size in zip(self.windows, plane)]
         return self.xp.full((N, C, *sizes), value, dtype)
 
     def _inside(self, wide: Array) -> Array:

@@ -3,8 +3,8 @@
 Pictures are read (1) and transformed (2), copied to where the network computes (3), the network computes forwards and
 backwards (4), its weights are updated (5), and now and then they are saved (6).
 
-Overlapped, a *prefetch thread* does the first three for the batches ahead while the network computes; on a GPU it copies
-from pinned memory in a stream of its own.
+Overlapped, a *prefetch thread* does the first three for the batches ahead while the network computes; on a GPU it
+copies from pinned memory in a stream of its own.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Network:
         return arrays["loss"]
 
     def backward(self, around: Around | None = None) -> None:
-        """The gradients of the last batch's loss by every weight; those of the layers' inputs are dropped on the way."""
+        """The gradients of the last batch's loss by every weight; those by the feature maps are dropped on the way."""
         gradients = {"loss": self.xp.ones((), self.dtype)}
         for layer, operation in zip(reversed(self.layers), reversed(self.operations)):
             with around(layer, "backward") if around else contextlib.nullcontext():

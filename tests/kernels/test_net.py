@@ -1,4 +1,4 @@
-"""Networks in training: every layer's gradient against finite differences, the tables' shapes, and that training learns."""
+"""Networks in training: every layer's gradient against finite differences, published sizes, training that learns."""
 
 from __future__ import annotations
 
