@@ -44,6 +44,15 @@ def im2col(x: np.ndarray, R: int, S: int, U: int = 1, pad: int = 0) -> np.ndarra
     return windows.transpose(0, 3, 4, 1, 2).reshape(x.shape[0] * R * S, -1)
 
 
+def output_index(h: int, r: int, U: int, pad: int, P: int) -> int | None:
+    """The output p of P that reads input row h through tap r, p U - pad + r = h; None where there is none.
+
+    The same holds for columns. Source: the condition of the sum over k, r, s in lab 7, eq. 2.
+    """
+    p, between = divmod(h + pad - r, U)
+    return p if not between and 0 <= p < P else None
+
+
 def pair(value: Any, name: str, least: int) -> Pair:
     """An int or an (h, w) pair as a pair of ints, each at least `least`; GeometryError otherwise."""
     try:

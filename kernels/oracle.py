@@ -63,13 +63,13 @@ def bound(
     n = ConvGeometry.of(x.shape, w.shape, stride, pad, dilation, groups).products
     underflow = n * float(np.finfo(np.float32).tiny)
     if zero_mean:
-        return _zero_mean_bound(conv2d(x * x, w * w, stride, pad, dilation, groups), n)
+        return bound_of_squares(conv2d(x * x, w * w, stride, pad, dilation, groups), n)
     return (n + 1) * UNIT_ROUNDOFF * conv2d(abs(x), abs(w), stride, pad, dilation, groups) + underflow
 
 
 def bound_of_products(products: np.ndarray) -> np.ndarray:
     """As `bound` for zero-mean data, from the products themselves: (elements, products) float64 to (elements,)."""
-    return _zero_mean_bound((products**2).sum(axis=1), products.shape[1])
+    return bound_of_squares((products**2).sum(axis=1), products.shape[1])
 
 
 def at(
@@ -91,5 +91,6 @@ def at(
     return products.sum((1, 2, 3)), bound_of_products(products.reshape(len(elements), -1))
 
 
-def _zero_mean_bound(squares: np.ndarray, n: int) -> np.ndarray:
+def bound_of_squares(squares: np.ndarray, n: int) -> np.ndarray:
+    """As `bound` for zero-mean data, from the sums of n squared products."""
     return SLACK * np.sqrt(n) * UNIT_ROUNDOFF * np.sqrt(squares) + n * float(np.finfo(np.float32).tiny)

@@ -102,8 +102,11 @@ LADDER = {
     "csr_staged": STAGED,
 }
 
+#: The rungs that compute a convolution's gradients, from dy and w or x: no convolutions of x and w.
+GRADIENTS = ("data_gradient_scatter", "data_gradient", "weight_gradient_serial", "weight_gradient")
+
 #: Every file of ladder/.
-RUNGS = (*STEPS, *LADDER)
+RUNGS = (*STEPS, *LADDER, *GRADIENTS)
 
 
 @cache

@@ -28,7 +28,7 @@ KERNEL_FLOORS = (
     {"launch", "plan", "rungs"},
     {"measure", "stopwatch", "lowering", "activity", "trace"},
     {"cudnn", "cublas", "cusparse", "recorded"},
-    {"methods"},
+    {"methods", "net"},
     {"bench"},
 )
 

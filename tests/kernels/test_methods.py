@@ -12,7 +12,7 @@ from convladder.kernels import conv2d, methods, oracle
 from convladder.kernels.errors import ArgumentError, BackendError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.methods import LIBRARIES
-from convladder.kernels.rungs import LADDER, RUNGS, STEPS, ladder_source
+from convladder.kernels.rungs import LADDER, RUNGS, ladder_source
 
 LADDER_FOLDER = Path(importlib.util.find_spec("convladder.kernels").origin).parent / "ladder"
 
@@ -72,7 +72,7 @@ def assert_convolves(g: ConvGeometry, method: str, on: str, seed: int = 0, spars
 
 
 def test_methods_and_steps_are_the_files_of_the_ladder():
-    assert sorted([*LADDER, *STEPS]) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
+    assert sorted(RUNGS) == sorted(p.stem for p in LADDER_FOLDER.glob("*.cu"))
     assert methods() == [*LADDER, *LIBRARIES, "auto"]
 
 

@@ -4,5 +4,7 @@ from ..problem import Problem
 from .convolution import Conv2d
 from .sparse import Pad, SparseConv, Stretch
 from .start import Mirror, Saxpy
+from .training import DataGradient, WeightGradient
 
-PROBLEMS: dict[str, Problem] = {p.name: p for p in (Conv2d(), Pad(), Stretch(), SparseConv(), Saxpy(), Mirror())}
+_ALL = (Conv2d(), Pad(), Stretch(), SparseConv(), DataGradient(), WeightGradient(), Saxpy(), Mirror())
+PROBLEMS: dict[str, Problem] = {p.name: p for p in _ALL}

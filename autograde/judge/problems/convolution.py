@@ -133,9 +133,9 @@ def _conv_mistakes(x: np.ndarray, w: np.ndarray, g: ConvGeometry) -> Iterator[tu
     for name, axis, size in (("c", 1, g.C // g.groups), ("r", 2, g.R), ("s", 3, g.S)):
         if size > 1:
             limit = {"c": "C", "r": "R", "s": "S"}[name]
-            yield f"only the last {name} = {limit} - 1 is summed", conv(w=_keep(w, axis, slice(size - 1, size)))
-            yield f"the sum leaves out the last {name} = {limit} - 1", conv(w=_keep(w, axis, slice(0, size - 1)))
-            yield f"the sum leaves out {name} = 0", conv(w=_keep(w, axis, slice(1, size)))
+            yield f"only the last {name} = {limit} - 1 is summed", conv(w=keep(w, axis, slice(size - 1, size)))
+            yield f"the sum leaves out the last {name} = {limit} - 1", conv(w=keep(w, axis, slice(0, size - 1)))
+            yield f"the sum leaves out {name} = 0", conv(w=keep(w, axis, slice(1, size)))
     for what, rows, columns in (("row and column", True, True), ("row", True, False), ("column", False, True)):
         first = (slice(int(rows), None), slice(int(columns), None))
         last = (slice(0, g.H - rows), slice(0, g.W - columns))
@@ -143,7 +143,7 @@ def _conv_mistakes(x: np.ndarray, w: np.ndarray, g: ConvGeometry) -> Iterator[tu
         yield f"the input's last {what} is taken for padding", conv(x=_keep_inner(x, *last))
 
 
-def _keep(w: np.ndarray, axis: int, kept: slice) -> np.ndarray:
+def keep(w: np.ndarray, axis: int, kept: slice) -> np.ndarray:
     """A copy with zeros but for a slice along one axis."""
     index = tuple(kept if a == axis else slice(None) for a in range(w.ndim))
     copy = np.zeros_like(w)
