@@ -189,3 +189,28 @@ def csr(w: np.ndarray, groups: int = 1, column: str = PLAIN_COLUMN, symbols: Map
         raise GeometryError(f"the weights have {k.size} non-zeros and columns up to {col.max()}: both must be < 2^31")
     rowptr = np.searchsorted(k, np.arange(K + 1))
     return Csr(rowptr.astype(np.int32), col.astype(np.int32), w[w != 0])
+
+
+def csr_arrays(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A matrix (rows, columns) float32 as the arrays of CSR: (rowptr, col, val). Source: sparse paper, figure 3."""
+    found = csr(a[:, :, None, None])
+    return found.rowptr, found.col, found.val
+
+
+def stretched_column(col: int, R: int, S: int, Hp: int, Wp: int, U: int, dil: int) -> int:
+    """Where the weight in column (c R + r) S + s of a filter stands, seen from the corner of the padded input.
+
+    (c Hp + r dil) Wp + s dil: the stride U moves windows, not weights. Source: sparse paper, section 3.1, where nothing
+    is padded and dil is 1.
+    """
+    row, s = divmod(col, S)
+    c, r = divmod(row, R)
+    return (c * Hp + r * dil) * Wp + s * dil
+
+
+def window_start(p: int, q: int, Wp: int, U: int) -> int:
+    """The first element of the window of output (p, q) in a plane of the padded input: (p U) Wp + q U.
+
+    Source: sparse paper, section 3.2 (there U is 1 and W not padded).
+    """
+    return p * U * Wp + q * U

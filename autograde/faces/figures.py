@@ -8,6 +8,7 @@ and on a dark theme, with a text that says the same in words. Colours are told a
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,14 +17,16 @@ from markupsafe import escape
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ...kernels.layouts import source_index
+from ...kernels.layouts import source_index, window_start
 
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 VERMILION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
 
 #: Drawn in this colour, a mark takes the text colour of the page.
-_INK = "#010203"
+INK = "#010203"
 
 SECTOR_FLOATS = 8
 WARP = 32
@@ -51,7 +54,7 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
     for h in range(-pad, H + pad):
         for w in range(-pad, W + pad):
             style = "solid" if 0 <= h < H and 0 <= w < W else "dotted"
-            axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=_INK, linewidth=0.8, linestyle=style))
+            axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=INK, linewidth=0.8, linestyle=style))
     taps = {(r, s): source_index(p, q, r, s, U, pad, H, W) for r in range(R) for s in range(S)}
     for (r, s), read in taps.items():
         h, w = p * U - pad + r, q * U - pad + s
@@ -59,9 +62,9 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
         axes.add_patch(Rectangle((w, h), 1, 1, facecolor=color, alpha=0.35, linewidth=0))
         if hatch:
             axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=color, linewidth=0, hatch=hatch))
-        axes.text(w + 0.5, h + 0.5, f"{r},{s}", ha="center", va="center", fontsize=9, color=_INK)
+        axes.text(w + 0.5, h + 0.5, f"{r},{s}", ha="center", va="center", fontsize=9, color=INK)
     corner = (q * U - pad, p * U - pad)
-    axes.add_patch(Rectangle(corner, S, R, fill=False, edgecolor=_INK, linewidth=2.2))
+    axes.add_patch(Rectangle(corner, S, R, fill=False, edgecolor=INK, linewidth=2.2))
     inside = sum(1 for element in taps.values() if element)
     outside = len(taps) - inside
     alt = (
@@ -69,7 +72,7 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
         f"Of its {len(taps)} taps {inside} read the image (solid cells) and {outside} fall into the padding "
         f"(hatched, dotted cells). The window's corner lies at row {corner[1]}, column {corner[0]}."
     )
-    return Picture(_svg(figure, f"taps r,s of output ({p}, {q}): {inside} read, {outside} in the padding"), alt)
+    return Picture(svg(figure, f"taps r,s of output ({p}, {q}): {inside} read, {outside} in the padding"), alt)
 
 
 def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True) -> Picture:
@@ -87,9 +90,9 @@ def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns
     axes.set_xlim(0, Q)
     axes.set_ylim(P, 0)
     for p in range(P + 1):
-        axes.plot([0, Q], [p, p], color=_INK, linewidth=0.2)
+        axes.plot([0, Q], [p, p], color=INK, linewidth=0.2)
     for q in range(Q + 1):
-        axes.plot([q, q], [0, P], color=_INK, linewidth=0.2)
+        axes.plot([q, q], [0, P], color=INK, linewidth=0.2)
     for p, q in outputs:
         axes.add_patch(Rectangle((q, p), 1, 1, facecolor=BLUE, linewidth=0))
     for sector in sectors:
@@ -102,7 +105,82 @@ def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns
         f"The first warp's {len(outputs)} outputs fill {_extent(outputs)} and lie in {where} of {SECTOR_FLOATS} floats."
     )
     title = f"{along} on threadIdx.x: the first warp and its {where}"
-    return Picture(_svg(figure, title), alt)
+    return Picture(svg(figure, title), alt)
+
+
+def stretched(H: int, W: int, pad: int, taps: Sequence[tuple[int, int]], p: int, q: int, U: int = 1) -> Picture:
+    """The padded H x W image numbered as in memory, and where the taps (r, s) of output (p, q) stand in it."""
+    Hp, Wp = H + 2 * pad, W + 2 * pad
+    figure, axes = _plane(Hp, Wp, cell=0.46)
+    axes.set_xlim(0, Wp)
+    axes.set_ylim(Hp, 0)
+    start = window_start(p, q, Wp, U)
+    columns = [r * Wp + s for r, s in taps]
+    for element in range(Hp * Wp):
+        h, w = divmod(element, Wp)
+        inside = pad <= h < H + pad and pad <= w < W + pad
+        style = "solid" if inside else "dotted"
+        if element in {start + column for column in columns}:
+            axes.add_patch(Rectangle((w, h), 1, 1, facecolor=BLUE, alpha=0.35, linewidth=0))
+        axes.add_patch(Rectangle((w, h), 1, 1, fill=False, edgecolor=INK, linewidth=0.8, linestyle=style))
+        axes.text(w + 0.5, h + 0.5, str(element), ha="center", va="center", fontsize=9, color=INK)
+    extent = [max(axis) + 1 for axis in zip(*taps, strict=True)]
+    axes.add_patch(Rectangle((q * U, p * U), extent[1], extent[0], fill=False, edgecolor=INK, linewidth=2.2))
+    said = ", ".join(f"{start} + {column} = {start + column}" for column in columns)
+    alt = (
+        f"A {H} by {W} image with {pad} rows and columns of zeros around it (dotted), its {Hp * Wp} elements numbered "
+        f"row by row. The window of output ({p}, {q}) begins at element {start}; the weights stand at {said}."
+    )
+    return Picture(svg(figure, f"output ({p}, {q}): the window begins at {start}"), alt)
+
+
+def row_lengths(lengths: Sequence[int]) -> Picture:
+    """How long each lane of a warp works that walks along the row of a filter: one bar a lane, and what it waits."""
+    longest, total = max(lengths), sum(lengths)
+    figure = Figure(figsize=(6.4, 2.2))
+    axes = figure.add_axes((0.09, 0.2, 0.89, 0.64))
+    axes.bar(range(len(lengths)), [longest] * len(lengths), 0.8, facecolor="none", edgecolor=INK, linewidth=0.4)
+    axes.bar(range(len(lengths)), lengths, 0.8, color=BLUE)
+    page_coloured(axes)
+    axes.set_xlabel("lane (filter)", color=INK)
+    axes.set_ylabel("passes", color=INK)
+    share = total / (longest * len(lengths))
+    alt = (
+        f"One bar a lane of a warp: rows of {min(lengths)} to {longest} non-zeros. The warp makes {longest} passes; "
+        f"its lanes work in {total} of {longest * len(lengths)} ({share:.1%}) and wait in the others (outlined)."
+    )
+    return Picture(svg(figure, f"filled: a lane works; outlined: it waits for the longest row ({longest})"), alt)
+
+
+def useful_threads(outputs: Sequence[int], blocks: Sequence[int]) -> Picture:
+    """Which share of the threads has an output, where blocks of several sizes cover planes of P*Q outputs."""
+    figure = Figure(figsize=(6.4, 2.6))
+    axes = figure.add_axes((0.09, 0.18, 0.89, 0.66))
+    width = 0.8 / len(blocks)
+    said = []
+    for number, (block, color) in enumerate(zip(blocks, (BLUE, ORANGE, VERMILION, GREEN, PURPLE), strict=False)):
+        shares = [size / (-(-size // block) * block) for size in outputs]
+        at = [i + (number - len(blocks) / 2 + 0.5) * width for i in range(len(outputs))]
+        axes.bar(at, shares, 0.9 * width, color=color, label=f"{block} threads")
+        for x, share in zip(at, shares, strict=True):
+            axes.text(x, share + 0.02, f"{share:.0%}", ha="center", fontsize=7, color=INK)
+        said.append(f"{block} threads: {', '.join(f'{share:.0%}' for share in shares)}")
+    page_coloured(axes)
+    axes.set_ylim(0, 1.12)
+    axes.set_xticks(range(len(outputs)), [f"P*Q = {size}" for size in outputs])
+    where: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+    axes.legend(ncols=len(blocks), fontsize=7, frameon=False, labelcolor=INK, **where)
+    alt = f"Share of threads with an output, for planes of {', '.join(map(str, outputs))} outputs. {'; '.join(said)}."
+    return Picture(svg(figure, ""), alt)
+
+
+def page_coloured(axes: Any) -> None:
+    """Axes in the text colour of the page, without a frame."""
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.tick_params(colors=INK, labelsize=8)
+    axes.grid(axis="y", color=INK, alpha=0.2, linewidth=0.5)
+    axes.set_axisbelow(True)
 
 
 def _extent(outputs: list[tuple[int, int]]) -> str:
@@ -132,11 +210,11 @@ def _plane(rows: int, columns: int, cell: float) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _svg(figure: Figure, title: str) -> str:
+def svg(figure: Figure, title: str, size: int = 10) -> str:
     """The figure's SVG, the same bytes for the same figure, in the page's text colour."""
-    figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=10, color=_INK)
+    figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=size, color=INK)
     file = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "convladder", "svg.fonttype": "none", "font.family": "sans-serif"}):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
-    return svg[svg.index("<svg") :].replace(_INK, "currentColor").strip()
+    return svg[svg.index("<svg") :].replace(INK, "currentColor").strip()

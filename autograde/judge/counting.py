@@ -54,14 +54,17 @@ def numbers(launches: Sequence[Counters]) -> Numbers:
     return values
 
 
-def rung_numbers(rung: str, problem: Problem, symbols: Mapping[str, int | float]) -> Numbers:
-    """The counters of a rung of the ladder on a case. The rung is trusted: it runs here, once for each class."""
-    return _rung_numbers(rung, problem.name, tuple(sorted(symbols.items())))
+def rung_numbers(rung: str, problem: Problem, symbols: Mapping[str, int | float], seed: int = 0) -> Numbers:
+    """The counters of a rung of the ladder on a case. The rung is trusted: it runs here, once for each class.
+
+    seed  of the case's data, where the counters depend on them: on where the non-zeros of sparse filters stand
+    """
+    return _rung_numbers(rung, problem.name, tuple(sorted(symbols.items())), seed)
 
 
 @lru_cache(maxsize=256)
-def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float], ...]) -> Numbers:
-    instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(0))
+def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float], ...], seed: int) -> Numbers:
+    instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(seed))
     source, parsed, module = _rung(rung)
     arrays: dict[str, Any] = {name: a.copy() for name, a in instance.inputs.items()}
     arrays |= {o.name: out(np.empty(o.expected.shape, o.dtype)) for o in instance.outputs}
@@ -96,16 +99,16 @@ class Verdict:
 
 def judge_threshold(
     threshold: Threshold, problem: Problem, case_symbols: Mapping[str, int | float],
-    symbols: Mapping[str, int | float], counted: Numbers,
+    symbols: Mapping[str, int | float], counted: Numbers, seed: int = 0,
 ) -> Verdict:  # fmt: skip
     """Whether the threshold holds for these counters of its case.
 
-    case_symbols are the case's own, symbols those that expressions may name (P and Q too).
+    case_symbols are the case's own, symbols those that expressions may name (P and Q too), seed that of its data.
     """
     known: Numbers = {**symbols}
     for prefix, rung in (("base", threshold.base), ("target", threshold.target)):
         if rung:
-            known |= _prefixed(prefix, rung_numbers(rung, problem, case_symbols))
+            known |= _prefixed(prefix, rung_numbers(rung, problem, case_symbols, seed))
     limit = float(expression.evaluate(threshold.limit, known))
     value = _value(threshold.value, {**symbols, **counted})
     holds = value <= limit if threshold.at_most else value >= limit
@@ -123,10 +126,10 @@ def _value(text: str, known: Numbers) -> float:
 
 def judge_target(
     target: Target, problem: Problem, case_symbols: Mapping[str, int | float],
-    symbols: Mapping[str, int | float], counted: Numbers,
+    symbols: Mapping[str, int | float], counted: Numbers, seed: int = 0,
 ) -> Verdict:  # fmt: skip
     """How far the kernel comes from the base rung to the target rung, on a logarithmic scale, if its guards hold."""
-    base, goal = (rung_numbers(rung, problem, case_symbols) for rung in (target.base, target.target))
+    base, goal = (rung_numbers(rung, problem, case_symbols, seed) for rung in (target.base, target.target))
     at_base, at_goal = (_value(target.value, {**symbols, **v}) for v in (base, goal))
     if not (at_base > at_goal > 0):
         raise SpecError(

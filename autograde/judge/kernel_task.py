@@ -33,6 +33,7 @@ class CaseRun:
 
     case: Case
     instance: Instance
+    seed: int = 0
     faults: list[Fault] = field(default_factory=list)
     launches: list[tuple[str, Counters]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -79,9 +80,10 @@ def run(
     lab: str, task: KernelTask, answer: Answer, worker: Worker, *, on: str, secret: bytes, cases: list[Case]
 ) -> Run:  # fmt: skip
     """Compile a text once and run it on the cases, in their order, up to the first fault."""
+    seeds = [seed(secret, lab, task.name, c.name) for c in cases]
     runs = [
-        CaseRun(c, _instance(task.problem.name, tuple(sorted(c.symbols.items())), seed(secret, lab, task.name, c.name)))
-        for c in cases
+        CaseRun(c, _instance(task.problem.name, tuple(sorted(c.symbols.items())), drawn), drawn)
+        for c, drawn in zip(cases, seeds, strict=True)
     ]
     return run_on(task, answer, worker, runs, on)
 
@@ -339,7 +341,7 @@ def threshold(task: KernelTask, t: Threshold, result: Run, answer: Answer) -> Ju
     r = _required(result, t.case)
     launches = [c for _, c in r.launches]
     verdict = counting.judge_threshold(
-        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches)
+        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches), r.seed
     )  # fmt: skip
     side = "at most" if t.at_most else "at least"
     measured = f"{t.value} is {verdict.value:.4g} on case {t.case!r}, asked {side} {verdict.evidence['limit']:.4g}"
@@ -375,7 +377,7 @@ def target(task: KernelTask, t: Target, result: Run, answer: Answer) -> Judgemen
     r = _required(result, t.case)
     launches = [c for _, c in r.launches]
     verdict = counting.judge_target(
-        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches)
+        t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches), r.seed
     )  # fmt: skip
     e = verdict.evidence
     rungs = f"{t.base} has {e['base']:.4g}, {t.target} {e['target']:.4g}"

@@ -192,9 +192,11 @@ def _sequence_difference(expected: Sequence[Any], value: Any, said: str) -> str:
         return f"{said}: {len(value)} value{'s' * (len(value) != 1)} instead of {len(expected)}"
     if type(value) is not type(expected):
         return f"{said}: a {type(value).__name__}, where a {type(expected).__name__} is asked for"
-    for inner, given in zip(expected, value, strict=True):
+    for place, (inner, given) in enumerate(zip(expected, value, strict=True), 1):
         if reason := difference(inner, given):
-            return reason if isinstance(inner, np.ndarray) else f"{said}{_note(reason)}"
+            if isinstance(inner, np.ndarray):
+                return reason.replace("returned", f"returned, as value {place} of {len(expected)},", 1)
+            return f"{said}{_note(reason)}"
     return ""
 
 

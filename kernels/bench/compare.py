@@ -35,17 +35,21 @@ _COMMENT = re.compile(r"/\*.*?\*/|//(?!@)[^\n]*", re.DOTALL)
 Progress = Callable[[int, int, str], None]
 
 
-def measure(suite: str, progress: Progress = lambda *_: None, rounds: int = 11, seconds: float = 1.0) -> dict[str, Any]:
+def measure(
+    suite: str, progress: Progress = lambda *_: None, rounds: int = 11, seconds: float = 1.0,
+    only: Callable[[Case], bool] = lambda _: True,
+) -> dict[str, Any]:  # fmt: skip
     """Run a suite on the GPU at hand: its record. Raises BackendError without a GPU.
 
     progress  is told (cases done, cases in all, the name of the next)
     seconds   about how long the rounds of one case may take
+    only      which of the suite's cases are run
     """
     cupy = cupy_module()
     facts = device_facts()
     bus = cupy.cuda.Device().pci_bus_id
     before = device_state(bus)
-    todo = cases(suite)
+    todo = [case for case in cases(suite) if only(case)]
     solved: list[dict[str, Any]] = []
     with cupy.cuda.Stream(non_blocking=True) as stream:
         limits = {

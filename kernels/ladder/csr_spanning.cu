@@ -21,6 +21,7 @@ __global__ void csr_spanning(const float* xp, const int* rowptr, const int* col,
     __shared__ int2 tile[TILE];                         // (col, the bits of val): one load brings both
     int point = blockIdx.x * TILE + threadIdx.x;        // of all images
     int k = blockIdx.y;
+    // BEGIN SOLUTION: about 18 lines: the point's image and place, then the tiles of row k, then one store
     bool live = point < N * P * Q;
     int n = live ? point / (P * Q) : 0;
     int pq = live ? point % (P * Q) : 0;
@@ -39,4 +40,5 @@ __global__ void csr_spanning(const float* xp, const int* rowptr, const int* col,
         __syncthreads();
     }
     if (live) y[(n * K + k) * P * Q + pq] = sum;
+    // END SOLUTION
 }

@@ -102,10 +102,10 @@ def test_points_of_the_cells_are_those_of_the_spec() -> None:
 
 
 def test_a_stale_and_a_missing_lab_are_reported(repository: Path) -> None:
-    first, second = build.labs(repository)
-    build.write([second], repository)
-    edit(build.student_path(second, repository), "Direct convolution", "Direct Convolution")
-    assert build.stale(repository) == [build.student_path(lab, repository) for lab in (first, second)]
+    labs = build.labs(repository)
+    build.write([LAB], repository)
+    edit(build.student_path(LAB, repository), "Direct convolution", "Direct Convolution")
+    assert build.stale(repository) == [build.student_path(lab, repository) for lab in labs]
     build.write(root=repository)
     assert build.stale(repository) == []
 

@@ -1,0 +1,18 @@
+//! task: stretch_filter
+//! fails: stretch_filter.runs
+//! why: lets the thread after the last filter in
+//@ launch stretch_filter grid=cdiv(K, 128) block=128
+
+__global__ void stretch_filter(const int* rowptr, const int* col, int* stretched, int K, int R, int S,
+                               int Hp, int Wp, int dilh, int dilw)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k > K) return;
+    int end = rowptr[k + 1];
+    for (int j = rowptr[k]; j < end; j++) {
+        int s = col[j] % S;
+        int r = col[j] / S % R;
+        int ch = col[j] / (R * S);
+        stretched[j] = (ch * Hp + r * dilh) * Wp + s * dilw;
+    }
+}

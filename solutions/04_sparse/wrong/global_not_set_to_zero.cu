@@ -1,0 +1,18 @@
+//! task: csr_global
+//! fails: csr_global.runs
+//! why: adds to an output that holds nothing yet
+//@ launch csr_global grid=(cdiv(P*Q, 128), K, N) block=128
+
+__global__ void csr_global(const float* xp, const int* rowptr, const int* col, const float* val, float* y,
+                           int C, int Hp, int Wp, int K, int P, int Q, int Uh, int Uw)
+{
+    int pq = blockIdx.x * blockDim.x + threadIdx.x;     // one thread an output point
+    int k = blockIdx.y;
+    int n = blockIdx.z;
+    if (pq >= P * Q) return;
+    const float* input = xp + n * C * Hp * Wp + pq / Q * Uh * Wp + pq % Q * Uw;
+    float* output = y + (n * K + k) * P * Q + pq;
+
+    for (int j = rowptr[k]; j < rowptr[k + 1]; j++)
+        *output += val[j] * input[col[j]];
+}

@@ -1,0 +1,151 @@
+"""Labs 4 and 5: their rungs on every case, and what their prose and figures say."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from convladder.autograde.course import build, sample
+from convladder.autograde.faces import figures, recorded_figures
+from convladder.autograde.judge import counting, diagnosis, score, spec
+from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
+from convladder.kernels import compile_cuda, expression, gpu, out, plan
+from convladder.kernels.methods import ladder_source
+
+SPECS = {lab: spec.load(lab) for lab in ("04_sparse",)}
+KERNELS = [(lab, t) for lab, s in SPECS.items() for t in s.tasks if isinstance(t, KernelTask) and t.ladder]
+
+
+@cache
+def counted(lab: str, task: str, rung: str = "") -> counting.Numbers:
+    """The counters of a task's rung, or of another one, on the task's measuring case."""
+    found = SPECS[lab].task(task)
+    assert isinstance(found, KernelTask)
+    return counting.rung_numbers(rung or task, found.problem, found.case(found.measure_case).symbols)
+
+
+def expected(lab: str, task: str) -> float:
+    found = SPECS[lab].task(task)
+    assert isinstance(found, NumberTask)
+    return float(expression.evaluate(found.formula, found.symbols))
+
+
+@pytest.fixture(params=SPECS)
+def lab(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize(("lab", "task"), KERNELS, ids=lambda p: getattr(p, "name", p))
+def test_rung_is_right_and_without_fault_on_every_case_of_its_task(lab: str, task: KernelTask) -> None:
+    source = ladder_source(task.ladder or "")
+    parsed = plan.parse(source)
+    module = compile_cuda(source, on="sim", options=parsed.options())
+    for case in task.cases:
+        made = task.problem.instance(case.symbols, np.random.default_rng(7))
+        (output,) = made.outputs
+        values = np.empty(output.expected.shape, output.dtype)
+        arrays = {**made.inputs, output.name: out(values)}
+        for _, result in plan.run(module, parsed, made.symbols, arrays, task.params):
+            assert result.faults == [], case.name
+        assert diagnosis.compare(output, values) is None, case.name
+
+
+def test_every_known_mistake_names_existing_checks_of_its_task(lab: str) -> None:
+    planned = {c.name for c in score.planned(SPECS[lab])}
+    for wrong in sample.mistakes(lab):
+        assert set(wrong.fails) <= planned, wrong.path.name
+        assert {check.partition(".")[0] for check in wrong.fails} == {wrong.task}, wrong.path.name
+
+
+def test_every_kernel_and_python_task_has_a_known_mistake(lab: str) -> None:
+    covered = {wrong.task for wrong in sample.mistakes(lab)}
+    assert {t.name for t in SPECS[lab].tasks if t.kind in ("kernel", "python")} <= covered
+
+
+def test_solved_explanation_keeps_to_its_words(lab: str) -> None:
+    cells = {c.id: c.source for c in build.solved_notebook(lab).cells}
+    for task in SPECS[lab].tasks:
+        if isinstance(task, ExplainTask):
+            assert 20 <= len(cells[task.name].split()) <= task.words
+
+
+# ---- lab 4
+
+
+def test_a_long_row_keeps_the_lanes_of_a_warp_waiting_as_predicted() -> None:
+    busy = expected("04_sparse", "predict_busy")
+    counters = counted("04_sparse", "stretch_filter")
+    assert busy < counters["active_lanes"] < 0.1  # the instructions before the loop keep all lanes busy
+    assert counters["store_requests"] == 97
+    assert counted("04_sparse", "stretch")["active_lanes"] > 0.99
+    assert f"{busy:.1%}" in figures.row_lengths([97] + [1] * 31).alt
+
+
+def test_the_balance_of_stretching_is_met_with_a_margin_and_missed_by_the_rung_before() -> None:
+    task = SPECS["04_sparse"].task("stretch")
+    assert isinstance(task, KernelTask)
+    (threshold,) = task.counters
+    limit = float(expression.evaluate(threshold.limit, task.case(threshold.case).symbols))
+    assert counted("04_sparse", "stretch")["warp_instructions"] < 0.5 * limit
+    assert counted("04_sparse", "stretch_filter")["warp_instructions"] > 2 * limit
+
+
+def test_the_sum_in_memory_is_stored_as_often_as_predicted() -> None:
+    memory, register = (counted("04_sparse", "csr", rung) for rung in ("csr_global", "csr"))
+    assert memory["store_requests"] / register["store_requests"] == pytest.approx(
+        expected("04_sparse", "predict_updates"), rel=0.01
+    )
+    assert memory["fmas"] == register["fmas"] == 645 * 169
+    assert memory["requests"] > 1.5 * register["requests"]
+
+
+def test_the_solved_explanation_of_lab_4_counts_right() -> None:
+    cells = {c.id: c.source for c in build.solved_notebook("04_sparse").cells}
+    requests, products = counted("04_sparse", "csr")["requests"], 645 * 6  # six warps a plane of 169 outputs
+    for number in (requests, products):
+        assert f"{number:,}".replace(",", " ") in cells["explain_crossover"]
+
+
+# ---- figures
+
+
+def test_stretched_figure_says_where_the_weights_stand() -> None:
+    picture = figures.stretched(4, 4, 1, [(0, 1), (1, 1), (2, 2)], p=2, q=1)
+    assert "begins at element 13" in picture.alt
+    assert "13 + 1 = 14, 13 + 7 = 20, 13 + 14 = 27" in picture.alt
+
+
+def test_figure_of_useful_threads_counts_whole_blocks() -> None:
+    picture = figures.useful_threads([169], [128, 1024])
+    assert "128 threads: 66%" in picture.alt
+    assert "1024 threads: 17%" in picture.alt
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (lambda: recorded_figures.steps("conv3"), "pad: "),
+        (lambda: recorded_figures.crossover("conv3"), "crosses cuBLAS lowering: at 0."),
+        (recorded_figures.base_and_tiled, "sum in a register: conv2 "),
+        (recorded_figures.layer_times, "cuSPARSE: conv2 "),
+        (recorded_figures.batch_speedups, "cuBLAS by image: "),
+        (lambda: recorded_figures.network_speedups("googlenet"), "of 19 layers"),
+        (lambda: recorded_figures.network_speedups("resnet50"), "of 16 layers"),
+    ],
+    ids=["steps", "crossover", "base_and_tiled", "layer_times", "batch", "googlenet", "resnet50"],
+)
+def test_figure_of_times_names_its_numbers_and_its_device(draw, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "available", lambda: False)
+    picture = draw()
+    assert says in picture.alt
+    assert "Recorded: NVIDIA" in picture.alt
+    assert "currentColor" in picture.svg
+
+
+def test_verdicts_are_those_of_the_record() -> None:
+    found = recorded_figures.verdicts("sparse", "where more than 0.6 of the weights are zero")
+    assert len(found.found) == 2
+    assert "cuBLAS lowering" in repr(found)
+    assert repr(found).count("Recorded: NVIDIA") == 1
