@@ -14,7 +14,7 @@ import numpy as np
 from ... import __version__
 from ...kernels import compile_cuda, launch, out
 from ...kernels.errors import ConvladderError
-from ..judge import sandbox
+from ..judge import cgroup, escape, sandbox
 
 _SOURCE = """
 extern "C" __global__ void saxpy(const float* x, float* y, float a, int n)
@@ -44,7 +44,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Try every part. Never raises: what goes wrong is the finding."""
-    return [_python(), _compiler(), _engine(), _notebooks(), _gpu(), _cudnn(), _sandbox()]
+    return [_python(), _compiler(), _engine(), _notebooks(), _gpu(), _cudnn(), _sandbox(), _escape(), _groups()]
 
 
 def _python() -> Finding:
@@ -110,8 +110,32 @@ def _sandbox() -> Finding:
             worker.request("python", request, reply_bytes=0)
         return f"bubblewrap isolates students' work (a worker starts and answers in {_since(begun)})"
 
-    advice = "Only grading other people's work needs it."
+    advice = (
+        "Only grading other people's work needs it. Where namespaces are forbidden, grade in a container that allows "
+        "them (README, Without user namespaces)."
+    )
     return _tried("sandbox", False, started, advice)
+
+
+def _escape() -> Finding:
+    def tried() -> str:
+        if not sandbox.available()[0]:
+            raise ConvladderError("not tried: there is no sandbox")
+        if ways := escape.open_ways():
+            raise ConvladderError(f"a submission can {', '.join(ways)}")
+        return f"none of {len(escape.attempts())} ways out of the sandbox is open"
+
+    advice = "Do not grade other people's work here before this is closed: report it with `convladder doctor --json`."
+    return _tried("escape", False, tried, advice)
+
+
+def _groups() -> Finding:
+    found = cgroup.hierarchy()
+    if found is None:
+        says = "none: limits hold for each process of a submission, not for all of them together"
+        return Finding("control groups", False, False, says, f"For one limit of both, {cgroup.advice()}")
+    says = f"version {found.version}: memory and processes of a submission are limited as a whole"
+    return Finding("control groups", True, False, says)
 
 
 def _tried(name: str, needed: bool, attempt: Callable[[], str], advice: str) -> Finding:

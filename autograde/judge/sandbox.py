@@ -35,7 +35,7 @@ import numpy as np
 
 from convladder.kernels.errors import ConvladderError
 
-from . import bubblewrap
+from . import bubblewrap, cgroup
 from .bubblewrap import Role
 from .frames import Decoder, Frame, FrameError, encode
 
@@ -67,7 +67,7 @@ class WorkerError(ConvladderError):
 
 @dataclass(frozen=True)
 class SandboxPolicy:
-    """How student text is run. Sizes in bytes; a limit holds for one worker, from its start to its end.
+    """How student text is run. Sizes in bytes; a limit holds for one process of a worker, from its start to its end.
 
     kind     "bwrap", or "none": no isolation but a separate process
     gpu      show the NVIDIA devices to the kernel worker; its address space is unlimited then, because
@@ -75,6 +75,8 @@ class SandboxPolicy:
     seconds  wall-clock limit of one request
     processes         of the kernel worker: the compiler and CUDA start threads, and no student text does
     python_processes  of the Python worker, itself counted: `memory` bounds each, so several would have as much together
+    whole_memory, whole_processes   of both workers of a submission together, compiler, CUDA and files in /tmp included,
+             where the system has control groups (cgroup.hierarchy)
     """
 
     kind: Literal["bwrap", "none"] = "bwrap"
@@ -87,6 +89,8 @@ class SandboxPolicy:
     cpu_seconds: int = 600
     tmp_size: int = 256 << 20
     printed: int = 1 << 20
+    whole_memory: int = 8 << 30
+    whole_processes: int = 160
 
     def __post_init__(self) -> None:
         if self.kind not in ("bwrap", "none"):
@@ -169,6 +173,7 @@ class Worker:
     def __init__(self, policy: SandboxPolicy):
         self.policy = policy
         self._children: dict[Role, _Child] = {}
+        self._group = cgroup.make(policy.whole_memory, policy.whole_processes) if policy.kind == "bwrap" else None
 
     def __enter__(self) -> Worker:
         return self
@@ -180,7 +185,8 @@ class Worker:
         """Start processes that will be needed, without waiting for them: importing takes them a moment."""
         for role in roles:
             if role not in self._children:
-                self._children[role] = _Child(self.policy, role)
+                group = self._group.within() if self._group is not None else None
+                self._children[role] = _Child(self.policy, role, group)
 
     def request(
         self,
@@ -213,6 +219,8 @@ class Worker:
     def close(self) -> None:
         for role in tuple(self._children):
             self._drop(role)
+        if self._group is not None:
+            self._group.close()
 
 
 #: Events that end a reply.
@@ -238,14 +246,16 @@ class _Printed:
 class _Child:
     """One child process and its three pipes."""
 
-    def __init__(self, policy: SandboxPolicy, role: Role):
+    def __init__(self, policy: SandboxPolicy, role: Role, group: cgroup.Group | None):
         self._policy = policy
+        self._group = group
         self._printed = _Printed(policy.printed)
         self._ready = False
         arguments = [role, json.dumps(policy.limits(role))]
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         if policy.kind == "bwrap":
             command = bubblewrap.command(role, policy.gpu, policy.tmp_size, arguments)
+            command = command if group is None else group.entering(command)
             where: str = "/"
             environment = _outer_environment()
         else:
@@ -357,6 +367,8 @@ class _Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             self._process.kill()
         self._process.wait()
+        if self._group is not None:
+            self._group.close()
         for pipe in self._pipes():
             with contextlib.suppress(OSError):
                 pipe.close()

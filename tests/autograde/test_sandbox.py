@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from convladder.autograde.judge import bubblewrap, sandbox
+from convladder.autograde.judge import bubblewrap, cgroup, escape, sandbox
 from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker, WorkerError
 from convladder.autograde.judge.values import unpack
 
@@ -385,3 +385,86 @@ def test_a_worker_that_does_not_start_is_this_machines_failure(monkeypatch: pyte
     monkeypatch.setattr(sandbox.sys, "executable", "/bin/false")
     with sandbox.open_worker("none") as worker, pytest.raises(SandboxError, match="did not start"):
         call(worker, "def f():\n    return 1")
+
+
+# ---- a submission as a whole
+
+
+@pytest.fixture
+def groups(bwrap: str) -> None:
+    if cgroup.hierarchy() is None:
+        pytest.skip(f"no control groups here: {cgroup.advice()}")
+
+
+def test_memory_of_all_processes_together_is_limited(groups: None) -> None:
+    """Each stays below its own limit, and all four are above that of the whole."""
+    body = """
+pids = []
+for number in range(4):
+    pid = os.fork()
+    if not pid:
+        import time
+        taken = bytearray(80 << 20)
+        time.sleep(0.3)
+        os._exit(0)
+    pids.append(pid)
+return sorted(os.waitpid(pid, 0)[1] for pid in pids)
+"""
+    policy = SandboxPolicy("bwrap", seconds=20, memory=1 << 30, python_processes=16, whole_memory=160 << 20)
+    ended = outcome(body, policy)
+    assert isinstance(ended, list)
+    assert 9 in ended
+
+
+def test_processes_are_limited_as_a_whole(groups: None) -> None:
+    body = """
+made = 0
+try:
+    while made < 1000:
+        if os.fork() == 0:
+            import time
+            time.sleep(60)
+        made += 1
+except BlockingIOError:
+    pass
+return made
+"""
+    made = outcome(body, SandboxPolicy("bwrap", seconds=20, python_processes=10_000, whole_processes=40))
+    assert isinstance(made, int)
+    assert 0 < made < 40
+
+
+def test_a_worker_leaves_no_group_behind(groups: None) -> None:
+    with sandbox.open_worker(SMALL) as worker:
+        call(worker, "def f():\n    return 1")
+        folders = worker._group.folders if worker._group else []
+        assert folders
+        assert all(folder.is_dir() for folder in folders)
+    assert not any(folder.exists() for folder in folders)
+
+
+@pytest.mark.parametrize("own", ["/user.slice/run-7.scope", "/user.slice/run-7.scope/convladder-grader"])
+def test_groups_of_version_2_are_made_beside_the_graders_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    """On a folder that looks like cgroupfs: this machine may have another version, or none."""
+    scope = tmp_path / "user.slice" / "run-7.scope"
+    scope.mkdir(parents=True)
+    for name, text in {"cgroup.controllers": "cpu memory pids", "cgroup.subtree_control": "memory pids"}.items():
+        (scope / name).write_text(text)
+    (tmp_path / "mounts").write_text(f"cgroup2 {tmp_path} cgroup2 rw,nsdelegate 0 0\n")
+    (tmp_path / "cgroup").write_text(f"0::{own}\n")
+    monkeypatch.setattr(cgroup, "_tried", lambda found: found)
+    found = cgroup._version_2(tmp_path / "cgroup", tmp_path / "mounts")
+    assert found == cgroup.Hierarchy(2, ((scope, ("memory", "pids")),))
+
+
+def test_no_way_out_of_the_sandbox_is_open(bwrap: str) -> None:
+    assert escape.open_ways() == []
+
+
+def test_ways_out_are_found_where_there_is_no_sandbox() -> None:
+    ways = escape.open_ways(SandboxPolicy("none", file_size=1 << 19))
+    assert {"read a file of the grader's", "connect to the grader", "signal the grader", "see another process"} <= {
+        *ways
+    }
