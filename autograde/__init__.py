@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .faces.magic import check, measure, open_lab
+    from .faces.magic import check, measure, open_lab, time_kernel
 
-__all__ = ["check", "measure", "open_lab"]
+__all__ = ["check", "measure", "open_lab", "time_kernel"]
 
 
 def __getattr__(name: str) -> Any:

@@ -46,6 +46,21 @@ def steadiness(lab: str) -> list[str]:
     ]
 
 
+def of_task(lab: str, task: str) -> str:
+    """What the rungs of a task's target took on the GPU that its timing was recorded on; "" where it was not."""
+    path = folder() / f"{lab}.timing.json"
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"tasks": {}}
+    found = kept["tasks"].get(task)
+    medians = [run["medians_us"] for run in found["solved"] if "medians_us" in run] if found else []
+    if not found or not medians:
+        return ""
+    rungs = ", ".join(
+        f"{found[f'{which}_rung']} {sorted(run[which] for run in medians)[len(medians) // 2]:.0f} µs"
+        for which in ("base", "target")
+    )
+    return f"recorded on {kept['device']['device']}, {kept['date'][:10]}: {rungs}"
+
+
 def _times(runs: list[dict[str, Any]], wanted: float) -> str:
     return f"{sum(run['share'] == wanted for run in runs)} of {len(runs)} times"
 

@@ -30,7 +30,8 @@ STUB = "bela"
 _NAMES = (
     "carla", "david", "elena", "felix", "greta", "hugo", "ines", "jonas", "kira", "luis", "mara", "nils", "olga",
     "pavel", "quinn", "rosa", "simon", "tilda", "umar", "vera", "wim", "xenia", "yuri", "zoe", "anton", "bruno",
-    "clara", "dario", "emil", "frida",
+    "clara", "dario", "emil", "frida", "gustav", "hanna", "igor", "jana", "karl", "lena", "milan", "nora", "oskar",
+    "paula", "rafael", "selma", "theo", "ulla", "viktor", "wanda", "ximena", "yara",
 )  # fmt: skip
 
 

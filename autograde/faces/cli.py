@@ -369,7 +369,7 @@ def _show_recorded(lab: str, out: Path) -> None:
 # --- bench ---------------------------------------------------------------------------------------
 
 _OWN_SUITES = ("engine", "judge")
-_GPU_SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
+_GPU_SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch")
 
 
 @main.command()
@@ -386,8 +386,9 @@ _GPU_SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
 def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep: bool, readme: Path | None) -> None:
     """Measure what the engine or the judge costs on this machine, or the rungs against the libraries on its GPU.
 
-    On a GPU: direct (the lab report's images), gemm (matrix products), cudnn (AlexNet, every precision and layout),
-    sparse (every sparse layer of three networks), batch (1 to 192 images).
+    On a GPU: direct (the lab report's images), lowering (its steps by themselves, more filters), gemm (matrix
+    products), plans (all that cuDNN builds for a layer), cudnn (AlexNet, every precision and layout), sparse (every
+    sparse layer of three networks), batch (1 to 192 images).
     """
     if readme or suite in _GPU_SUITES:
         from . import gpu_bench

@@ -17,7 +17,7 @@ from markupsafe import escape
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ...kernels.layouts import source_index, window_start
+from ...kernels.layouts import output_size, source_index, window_start
 
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
@@ -181,6 +181,96 @@ def page_coloured(axes: Any) -> None:
     axes.tick_params(colors=INK, labelsize=8)
     axes.grid(axis="y", color=INK, alpha=0.2, linewidth=0.5)
     axes.set_axisbelow(True)
+
+
+def lowering(H: int, W: int, R: int, S: int, U: int = 1, pad: int = 0, p: int = 0, q: int = 0) -> Picture:
+    """An H x W image with the window of output (p, q), and the matrix that its windows make, a column an output.
+
+    Each cell holds the number of the element that it is, row by row from 1; a dot is a zero of the padding.
+    """
+    P, Q = output_size(H, R, U, pad), output_size(W, S, U, pad)
+    rows, columns = R * S, P * Q
+    height = max(H + 2 * pad, rows)
+    figure, axes = _plane(height, W + 2 * pad + 2 + columns, cell=0.36)
+    axes.set_xlim(-pad, W + pad + 2 + columns)
+    axes.set_ylim(height - pad, -pad)
+    chosen = {(p * U - pad + r, q * U - pad + s) for r in range(R) for s in range(S)}
+    for h in range(-pad, H + pad):
+        for w in range(-pad, W + pad):
+            inside = 0 <= h < H and 0 <= w < W
+            _cell(axes, h, w, str(h * W + w + 1) if inside else "·", (h, w) in chosen, dotted=not inside)
+    for j in range(rows):
+        for i in range(columns):
+            read = source_index(i // Q, i % Q, j // S, j % S, U, pad, H, W)
+            text = "·" if read is None else str(read[0] * W + read[1] + 1)
+            _cell(axes, j - pad, W + pad + 2 + i, text, i == p * Q + q)
+    alt = (
+        f"Left, a {H} by {W} image with padding {pad}; right, the {rows} by {columns} matrix of its windows. "
+        f"The window of output ({p}, {q}) is filled, and so is column {p * Q + q} of the matrix, which holds its "
+        f"{rows} elements one below the other."
+    )
+    return Picture(svg(figure, f"the image, and col: output ({p}, {q}) is its column {p * Q + q}"), alt)
+
+
+def tiles(GM: int, GN: int, GK: int, tile: int, row: int, column: int, step: int) -> Picture:
+    """The matrices a, b and c of a product, in tiles; filled: what block (row, column) works on in one step.
+
+    row, column, step  count tiles; sizes are multiples of a tile
+    """
+    unit = 3.0 / (GK + max(GM, GN))
+    figure, axes = _plane(GK + GM + 1, GK + GN + 1, cell=unit)
+    axes.set_xlim(-GK - 1, GN)
+    axes.set_ylim(GM, -GK - 1)
+    for name, top, left, height, width in (("a", 0, -GK - 1, GM, GK), ("b", -GK - 1, 0, GK, GN), ("c", 0, 0, GM, GN)):
+        axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=INK, linewidth=1.4))
+        for y in range(0, height, tile):
+            axes.plot([left, left + width], [top + y, top + y], color=INK, linewidth=0.3)
+        for x in range(0, width, tile):
+            axes.plot([left + x, left + x], [top, top + height], color=INK, linewidth=0.3)
+        axes.text(left + width - tile * 0.12, top + tile * 0.12, name, ha="right", va="top", fontsize=11, color=INK)
+    for color, top, left in (
+        (BLUE, row * tile, -GK - 1 + step * tile),
+        (ORANGE, -GK - 1 + step * tile, column * tile),
+        (VERMILION, row * tile, column * tile),
+    ):
+        axes.add_patch(Rectangle((left, top), tile, tile, facecolor=color, alpha=0.75, linewidth=0))
+    alt = (
+        f"The product of a, {GM} by {GK} (left), and b, {GK} by {GN} (above), in tiles of {tile}. In step {step} the "
+        f"block of tile ({row}, {column}) of c multiplies tile ({row}, {step}) of a with tile ({step}, {column}) of b. "
+        f"It takes {GK // tile} such steps."
+    )
+    return Picture(svg(figure, f"step {step}, counted from 0, of {GK // tile} for one tile of c"), alt)
+
+
+def banks(pitch: int, lanes: int = WARP) -> Picture:
+    """In which of the 32 banks lie the words [0][0], [1][0], … of a column of a tile whose rows are `pitch` words."""
+    hit = [lane * pitch % WARP for lane in range(lanes)]
+    worst = max(hit.count(bank) for bank in hit)
+    figure, axes = _plane(lanes, WARP, cell=0.13)
+    axes.set_xlim(0, WARP)
+    axes.set_ylim(lanes, 0)
+    for bank in range(WARP + 1):
+        axes.plot([bank, bank], [0, lanes], color=INK, linewidth=0.2)
+    for lane, bank in enumerate(hit):
+        axes.add_patch(Rectangle((bank, lane), 1, 1, facecolor=BLUE, linewidth=0))
+    times = "all at once" if worst == 1 else f"one after the other, {worst} deep"
+    alt = (
+        f"One line a lane, one column a bank: in a tile with rows of {pitch} words the {lanes} words of a column lie "
+        f"in {_counted(len(set(hit)), 'bank')} and are read {times}."
+    )
+    return Picture(svg(figure, f"rows of {pitch} words: {_counted(len(set(hit)), 'bank')} for {lanes} lanes"), alt)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def _cell(axes: Any, row: float, column: float, text: str, filled: bool, dotted: bool = False) -> None:
+    if filled:
+        axes.add_patch(Rectangle((column, row), 1, 1, facecolor=BLUE, alpha=0.35, linewidth=0))
+    style = "dotted" if dotted else "solid"
+    axes.add_patch(Rectangle((column, row), 1, 1, fill=False, edgecolor=INK, linewidth=0.8, linestyle=style))
+    axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=9, color=INK)
 
 
 def _extent(outputs: list[tuple[int, int]]) -> str:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import __version__
-from ...kernels import plan, signature
+from ...kernels import gpu, plan, signature
 from ...kernels.errors import BackendError, ConvladderError
 from ...kernels.result import total
+from ..course import recorded
 from ..judge import check as checking
-from ..judge import sandbox
+from ..judge import sandbox, timing
 from ..judge import spec as specs
 from ..judge.record import CheckRecord
 from ..judge.spec import ExplainTask, KernelTask, Spec, Task
@@ -73,6 +74,16 @@ class Measured:
 
     def _repr_html_(self) -> str:
         return report.traffic_html(self.seen, self.title, self.lanes)
+
+
+@dataclass
+class Timed:
+    """What `time_kernel` gives back: one sentence on how long the kernel took, and where."""
+
+    said: str
+
+    def __repr__(self) -> str:
+        return self.said
 
 
 class Lab:
@@ -164,8 +175,6 @@ def _back_end() -> str:
 def _gpu_name() -> str:
     if importlib.util.find_spec("cupy") is None:
         return ""
-    from ...kernels import gpu
-
     try:
         return gpu.device_facts()["device"]
     except BackendError:
@@ -308,6 +317,28 @@ def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
     title = f"{chosen.title}: {found.case} ({sizes})"
     drawn = [m for access in found.lanes if (m := lane_map(access)) is not None]
     return Measured(title, traffic.arrange(counters, answer.source()), found.totals, drawn)
+
+
+def time_kernel(task: str) -> Timed:
+    """Time a kernel on this machine's GPU, beside the two rungs that its target lies between.
+
+    Without a GPU: what these rungs took on the one that they were recorded on.
+    Raises NotebookError where the task's cell has not been run, or it has no target to be timed against.
+    """
+    lab = _opened()
+    chosen = lab.task(task)
+    if not isinstance(chosen, KernelTask) or chosen.target is None or chosen.target.measured is None:
+        raise NotebookError(f"{task} has no target to be timed against. Use measure({task!r}) or check({task!r}).")
+    if task not in lab.answers:
+        raise NotebookError(_not_run(chosen))
+    sizes = ", ".join(f"{name}={value:g}" for name, value in chosen.target.measured.symbols.items())
+    if not gpu.available():
+        known = recorded.of_task(lab.spec.lab, task)
+        said = f"{known}. Your kernel needs a GPU to be timed" if known else "your kernel needs a GPU to be timed"
+        return Timed(f"Not measured here ({sizes}): {said}; without one its counters are judged.")
+    with sandbox.open_worker(sandbox.SandboxPolicy("none", gpu=True)) as worker:
+        found = timing.judge(lab.spec.lab, chosen, chosen.target, lab.answers[task], worker, _PUBLIC, None)
+    return Timed(f"Measured here ({sizes}): {found if isinstance(found, str) else found.rationale}.")
 
 
 def _not_run(task: Task) -> str:

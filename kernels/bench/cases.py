@@ -1,22 +1,25 @@
 """The problems of each suite, and the ways that each is solved.
 
-direct  the lab report's photographs, and larger ones: the direct rungs against lowering and cuDNN
-gemm    square matrix products: the rungs against cuBLAS
-cudnn   AlexNet's layers: every precision and layout of cuDNN against cuBLAS, with and without the conversion
-sparse  every sparse layer of the published networks, random and uneven rows, and a sweep of the sparsity
-batch   AlexNet's layers at batch 1 to 192
+direct    the lab report's photographs, and larger ones: the direct rungs against lowering and cuDNN
+lowering  the same photographs: the conversion and the product of lowering by themselves; and a sweep of the filters
+gemm      square matrix products: the rungs against cuBLAS
+plans     every plan that cuDNN builds for a layer and for a photograph
+cudnn     AlexNet's layers: every precision and layout of cuDNN against cuBLAS, with and without the conversion
+sparse    every sparse layer of the published networks, random and uneven rows, and a sweep of the sparsity
+batch     AlexNet's layers at batch 1 to 192
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from .. import workloads
 from ..layouts import ConvGeometry
 from ..rungs import DIRECT, LADDER, LOWERED, STEPS
 
-SUITES = ("direct", "gemm", "cudnn", "sparse", "batch")
+SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch")
 
 #: Ways that are libraries: method, then how.
 CUDNN = ("cudnn fp32 nchw", "cudnn fp32 nhwc", "cudnn tf32 nchw", "cudnn tf32 nhwc")
@@ -32,12 +35,19 @@ SPARSE_RUNGS = tuple(name for name, route in LADDER.items() if route.column is n
 BEST_SPARSE = SPARSE_RUNGS[-2:]
 #: A step before a rung, by itself: "step im2col".
 STEP_WAYS = tuple(f"step {name}" for name in STEPS)
+#: The two steps of a lowered convolution with one filter, by themselves: as the lab report stores them, and turned.
+LOWERING_STEPS = ("step im2col_rows", "step gemv_rows", "step im2col", "step gemv")
 
 #: Batch of the sparse paper's table (section 4.1) and of its sweep (figure 9).
 PAPER_BATCH = 128
 BATCHES = (1, 4, 16, 32, 64, 96, 128, 160, 192)
+#: The layer of AlexNet of which every plan of cuDNN is kept.
+PLANS_OF = "conv3"
 SQUARES = (512, 1024, 2048, 4096)
 SWEEP = (0.5, 0.7, 0.85, 0.95)
+#: Filters of the sweep in which cuDNN overtakes the rungs; its image, and that of every one of its filters, 3 x 3.
+FILTERS = (1, 4, 16, 64, 256)
+FILTERED: dict[str, Any] = {"N": 1, "C": 64, "H": 56, "W": 56, "R": 3, "S": 3}
 
 #: Networks whose layers are measured with uneven rows too.
 UNEVEN = ("alexnet", "googlenet", "resnet50")
@@ -48,6 +58,7 @@ class Case:
     """One problem. `nnz` weights are not zero, in `pattern`; None: dense. `about` stands in its rows.
 
     product  the matrix product w x by itself, of a 1x1 convolution: rungs leave out the steps before them
+    plans    keep the time of every plan of cuDNN, not only of the best
     """
 
     name: str
@@ -58,11 +69,16 @@ class Case:
     seed: int = 0
     about: dict[str, str | int | float] = field(default_factory=dict)
     product: bool = False
+    plans: bool = False
 
 
 def cases(suite: str) -> list[Case]:
     """What a suite measures, in order."""
-    return list({"direct": _direct, "gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch}[suite]())
+    makers = {
+        "direct": _direct, "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse,
+        "batch": _batch,
+    }  # fmt: skip
+    return list(makers[suite]())
 
 
 def _direct() -> Iterator[Case]:
@@ -74,11 +90,31 @@ def _direct() -> Iterator[Case]:
         yield Case(f"{g.H} x {g.W}, stride {stride}", g, ways, about={"size": g.H, "stride": stride})
 
 
+def _lowering() -> Iterator[Case]:
+    ways = ("direct_report", "direct_coalesced", *GEMV_RUNGS, *LOWERING_STEPS)
+    for g in workloads.report((1,), (*workloads.REPORT_SIZES, *workloads.LARGER_SIZES)):
+        yield Case(f"{g.H} x {g.W}", g, ways, about={"size": g.H})
+    for filters in FILTERS:
+        g = ConvGeometry(**FILTERED, K=filters, pad=(1, 1))
+        ways = ("direct_coalesced", *DIRECT_RUNGS[-3:], *GEMM_RUNGS[-2:], "cublas batched", *CUDNN)
+        yield Case(f"{g.K} filters", g, ways, about={"filters": g.K})
+
+
 def _gemm() -> Iterator[Case]:
     """c = a b as a 1x1 convolution of one image: GM = K, GK = C, GN = H W."""
     for size in SQUARES:
         g = ConvGeometry(N=1, C=size, H=1, W=size, K=size, R=1, S=1)
         yield Case(f"{size}^3", g, (*GEMM_RUNGS, "cublas batched"), about={"size": size}, product=True)
+
+
+def _plans() -> Iterator[Case]:
+    for layer in workloads.layers("alexnet"):
+        if layer.name == PLANS_OF:
+            yield Case(
+                f"alexnet {layer.name}", layer.batch(PAPER_BATCH), CUDNN, about={"layer": layer.name}, plans=True
+            )
+    for g in workloads.report((1,), workloads.REPORT_SIZES[-1:]):
+        yield Case(f"{g.H} x {g.W}, one filter", g, CUDNN, about={"layer": f"{g.H} x {g.W}, one filter"}, plans=True)
 
 
 def _cudnn() -> Iterator[Case]:

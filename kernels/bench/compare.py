@@ -214,6 +214,8 @@ def _step_bytes(case: Case, way: str) -> int:
     planes = g.N * g.C
     if "stretch" in way:
         return 8 * (case.nnz or 0)
+    if "gemv" in way:
+        return 4 * (planes * g.R * g.S * g.P * g.Q + math.prod(g.w_shape) + math.prod(g.y_shape))
     written = g.R * g.S * g.P * g.Q if "im2col" in way else (g.H + 2 * g.pad[0]) * (g.W + 2 * g.pad[1])
     return 4 * planes * (g.H * g.W + written)
 

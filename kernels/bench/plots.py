@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS
+from .cases import DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS
 from .compare import rows
 from .tables import NETWORKS, Record, Row, best, origin, timed
 
@@ -26,7 +26,10 @@ def save(record: Record, file: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5.5), layout="constrained")
-    draw = {"direct": _direct, "gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch}[record["suite"]]
+    draw = {
+        "direct": _direct, "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse,
+        "batch": _batch,
+    }[record["suite"]]  # fmt: skip
     draw(figure.subplots(), rows(record))
     figure.suptitle(origin(record), fontsize=8)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +59,13 @@ def _direct(axes: Any, solved: list[Row]) -> None:
     axes.set_title("One 3×3 filter, stride 1, one image of 3 channels")
 
 
+def _lowering(axes: Any, solved: list[Row]) -> None:
+    ways = ("direct_report", "gemv_rows", *LOWERING_STEPS, "gemv")
+    curves = {way: [(row["size"], row["us"]) for row in timed(solved, way=way) if "size" in row] for way in ways}
+    _curves(axes, curves, "input height and width", "µs")
+    axes.set_title("Lowering step by step, one 3×3 filter, one image of 3 channels")
+
+
 def _gemm(axes: Any, solved: list[Row]) -> None:
     curves = {
         way: [(row["size"], 2 * row["size"] ** 3 / row["us"] * 1e-6) for row in timed(solved, way=way)]
@@ -63,6 +73,22 @@ def _gemm(axes: Any, solved: list[Row]) -> None:
     }
     _curves(axes, curves, "size of the square matrices", "TFLOP/s", log_y=False)
     axes.set_title("Matrix product in float32")
+
+
+def _plans(axes: Any, solved: list[Row]) -> None:
+    """Each plan's time against its scratch memory, of the first layer."""
+    here = timed(solved, layer=_known(solved, "layer")[0])
+    for row in here:
+        points = [(workspace / 1e6, us) for *_, workspace, us in row.get("every_plan", [])]
+        if points:
+            axes.scatter(*zip(*points, strict=True), s=14, label=row["way"])
+    axes.set_xscale("symlog", linthresh=0.01)
+    axes.set_yscale("log")
+    axes.set_xlabel("scratch memory, MB")
+    axes.set_ylabel("µs")
+    if axes.has_data():
+        axes.legend()
+    axes.set_title(f"Every plan that cuDNN builds for {here[0]['layer']}, batch 128" if here else "")
 
 
 def _cudnn(axes: Any, solved: list[Row]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, SQUARES, STEP_WAYS
+from .cases import DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS, SQUARES, STEP_WAYS
 from .compare import rows
 
 Row = dict[str, Any]
@@ -28,7 +28,9 @@ def tables(record: Record) -> list[Table]:
     """The tables of a record's suite."""
     if record["suite"] == "direct":
         return list(_direct(rows(record), record["limits"]["empty_launch_us"]))
-    makers = {"gemm": _gemm, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch}
+    makers = {
+        "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch,
+    }  # fmt: skip
     return list(makers[record["suite"]](rows(record)))
 
 
@@ -112,6 +114,38 @@ def _direct(rows: list[Row], empty_us: float) -> Iterator[Table]:
     yield Table(title, columns, tuple(lines))
 
 
+# ---- lowering
+
+
+def _lowering(rows: list[Row]) -> Iterator[Table]:
+    columns = (
+        "input", "direct_report", "im2col_rows", "gemv_rows", "both", "im2col", "gemv", "both", "direct_coalesced",
+    )  # fmt: skip
+    lines = []
+    for size in values(rows, "size"):
+        here = timed(rows, size=size)
+        by_rows, turned = (
+            [best(here, (way,)) for way in (*steps, steps[1].removeprefix("step "))]
+            for steps in (LOWERING_STEPS[:2], LOWERING_STEPS[2:])
+        )
+        direct = [best(here, (way,)) for way in ("direct_report", "direct_coalesced")]
+        lines.append((f"3×{size}×{size}", *map(_us, (direct[0], *by_rows, *turned, direct[1]))))
+    yield Table("Lowering step by step, one 3×3 filter, µs", columns, tuple(lines))
+    swept = []
+    for filters in values(rows, "filters"):
+        here = timed(rows, filters=filters)
+        rung, product = best(here, DIRECT_RUNGS), best(here, GEMM_RUNGS)
+        fp32, anyhow = best(here, CUDNN_FP32), best(here, CUDNN_ANY)
+        swept.append(
+            (
+                str(filters), *map(_us, (rung, product, best(here, ("cublas batched",)), fp32, anyhow)),
+                ratio(rung, fp32),
+            )
+        )  # fmt: skip
+    heads = ("filters", "best direct rung", "best lowered rung", "cuBLAS", "cuDNN FP32", "cuDNN", "rung / cuDNN FP32")
+    yield Table("One image of 64×56×56, 3×3 filters, µs", heads, tuple(swept))
+
+
 # ---- matrix products
 
 
@@ -130,6 +164,17 @@ def _gemm(rows: list[Row]) -> Iterator[Table]:
 
 
 # ---- cuDNN
+
+
+def _plans(rows: list[Row]) -> Iterator[Table]:
+    lines = []
+    for row in timed(rows):
+        times = sorted(us for *_, us in row.get("every_plan", [])) or [row["us"]]
+        spread = (f"{us:.1f}" for us in (times[0], times[len(times) // 2], times[-1]))
+        workspace = f"{row.get('workspace_bytes', 0) / 1e6:.1f}"
+        lines.append((row["layer"], row["way"], row.get("plans", "–"), *spread, workspace))
+    columns = ("", "way", "plans", "fastest, µs", "median, µs", "slowest, µs", "its workspace, MB")
+    yield Table("Every plan that cuDNN builds (AlexNet's layer: batch 128)", columns, tuple(lines))
 
 
 def _cudnn(rows: list[Row]) -> Iterator[Table]:

@@ -87,7 +87,11 @@ class Problem:
         return plan.ready(module, text, symbols, operands)
 
     def _step(self, name: str, arrays: Arrays) -> Work:
-        """A step before a rung, by itself, on operands of its own."""
+        """A step before a rung, by itself, on operands of its own; of a rung: its own launch after the steps."""
+        if name in rungs.LADDER:
+            whole = self._convolution(name, arrays)
+            _work_of(whole).enqueue()  # what it takes must have been made once
+            return _work_of(whole[-1:])
         cupy, g = cupy_module(), self.case.geometry
         route = next((r for r in rungs.LADDER.values() if name in r.steps), rungs.STRETCHED)
         module, text = _text(f"{route.lines}\n{rungs.ladder_source(name)}")
@@ -124,11 +128,14 @@ class Problem:
             return {}
         precision, layout = way.split()[1:]
         found = cudnn.best(self.case.geometry, precision, layout)  # type: ignore[arg-type]
-        return {
+        facts: dict[str, Any] = {
             "plan": found.best.name,
             "workspace_bytes": found.best.workspace_bytes,
             "plans": f"{len(found.plans)} of {found.offered}",
         }
+        if self.case.plans:
+            facts["every_plan"] = [[p.index, p.name, p.workspace_bytes, round(p.time_us, 1)] for p in found.plans]
+        return facts
 
 
 def _work_of(launches: list[Ready]) -> Work:

@@ -238,8 +238,16 @@ def _cure(launch: Launch, event: Event, line: int) -> str:
         return f"a {barrier} is missing between the two"
     if other_line == line:
         return f"a {barrier} is missing between what this line reads and what it stores"
-    turn = " in the loop's next turn" if other_line > line else ""
-    return f"a {barrier} is missing between line {other_line} and line {line}{turn}"
+    first, last = sorted((line, other_line))
+    if other_line > line and _in_one_loop(launch, event.other_pc, event.pc):
+        return f"a {barrier} is missing between line {last} and line {first} in the loop's next turn"
+    return f"a {barrier} is missing between line {first} and line {last}"
+
+
+def _in_one_loop(launch: Launch, *pcs: int) -> bool:
+    graph = launch.entry.graph
+    blocks = {block.index for block in graph.blocks for pc in pcs if block.start <= pc < block.end}
+    return any(blocks <= loop.blocks for loop in graph.loops)
 
 
 def _barrier_message(launch: Launch, event: Event) -> str:

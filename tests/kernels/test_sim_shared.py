@@ -158,6 +158,16 @@ def test_a_missing_barrier_before_the_next_stores_is_named_in_the_next_turn(engi
     assert "a __syncthreads() is missing between line 10 and line 6 in the loop's next turn" in fault.message
 
 
+def test_a_missing_barrier_is_named_in_no_next_turn_where_there_is_no_loop(engine):
+    source = """extern "C" __global__ void k(float* y) { __shared__ float s[64]; int i = threadIdx.x;
+        s[i] = i;
+        y[i] = s[63 - i]; }"""
+    faults = engine.run(source, 1, 64, {"y": np.zeros(64, F)}).faults
+    assert {f.line for f in faults} == {2, 3}
+    assert all("is missing between line 2 and line 3" in f.message for f in faults if f.kind == "shared-race")
+    assert not any("next turn" in f.message for f in faults)
+
+
 @pytest.mark.parametrize(
     ("body", "what"),
     [

@@ -2,9 +2,13 @@
 
 from ..problem import Problem
 from .convolution import Conv2d
+from .lowering import Im2col, Product, ProductByRows, Turned
 from .sparse import Pad, SparseConv, Stretch
 from .start import Mirror, Saxpy
 from .training import DataGradient, WeightGradient
 
-_ALL = (Conv2d(), Pad(), Stretch(), SparseConv(), DataGradient(), WeightGradient(), Saxpy(), Mirror())
+_ALL: tuple[Problem, ...] = (
+    Conv2d(), Im2col(), Product(), ProductByRows(), Turned(), Pad(), Stretch(), SparseConv(), DataGradient(),
+    WeightGradient(), Saxpy(), Mirror(),
+)  # fmt: skip
 PROBLEMS: dict[str, Problem] = {p.name: p for p in _ALL}
