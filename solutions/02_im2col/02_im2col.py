@@ -440,9 +440,9 @@ time_kernel("gemm_shared")
 
 # %% [markdown] explain="explain_tiles"
 # <!-- BEGIN SOLUTION -->
-# A block loads each float of its tiles once from global memory; then all 32 threads of a row (or column) read it from shared memory. So global loads fall
-# 32 times in floats; I counted 184 320 sectors before and 9 216 after, 20 times fewer, since a broadcast load of a was cheap. Without the first barrier a thread
-# multiplies floats that others have not brought yet; without the second a fast warp overwrites tiles that a slow one still reads.
+# A block loads each float of its tiles once from global memory; then all 32 threads of a row or column read it from shared memory: a 32nd of the
+# floats. I counted 184320 sectors before and 9216 after, 20 times fewer, since a broadcast of a was cheap. Without the first barrier a thread
+# multiplies floats not brought yet; without the second a fast warp overwrites tiles that a slow one still reads.
 # <!-- END SOLUTION -->
 
 # %% [markdown]
@@ -500,7 +500,7 @@ for way, what in (
 runs.times("lowering", by="filters", ways=("direct_coalesced", "gemm_blocked", "gemm_buffered", "cublas batched"))
 
 # %% [markdown]
-# ## Step 9 · Bonus: as fast as you can (55 minutes)
+# ## Step 9 · Bonus: as fast as you can (30 minutes)
 #
 # No points, all the fun. After step 7 two loads from shared memory stand beside each multiply-add. The mobile-GPU paper (Wang, Shi, Wen, section 3.2) goes on from there on a phone, in three steps:
 #
