@@ -78,17 +78,18 @@ class Access:
 
 @dataclass
 class SharedAccess:
-    """Shared-memory traffic of one load or store instruction.
+    """Shared-memory traffic of one load, store or atomic instruction.
 
+    op                as for Access
     requests          warp-wide executions with at least one active lane
     threads           active lanes, summed over the requests
-    wavefronts        passes through the 32 banks, summed over the requests
+    wavefronts        passes through the 32 banks, summed over the requests; of updates each bank takes one lane a pass
     wavefronts_ideal  passes that the same distinct words need where no two of them share a bank
     """
 
     line: int
     array: str  # "A or B" where the instruction may touch either
-    op: str  # "load" or "store"
+    op: str
     pc: int
     requests: int = 0
     threads: int = 0

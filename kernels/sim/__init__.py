@@ -2,15 +2,16 @@
 
 The way of a kernel through this folder: `ptx` parses the compiler's text, `calls` inlines device functions, `isa`
 says what is supported, `cfg` finds blocks and meeting points, `uniformity` which registers are one value for a warp.
-`lower` and `arithmetic` write LLVM IR with `ir`, `half` that of half precision, `control` what stands between the
-instructions, `frame` a warp's registers. `jit` compiles it through `objectcache`; `llvm_executor` runs it on the
-`tables` of `context`. `driver` takes the warps from barrier to barrier, `touch` knows every rule of an access and
-`tags` those of a race; `fast_access`, `shared_access` and `shared_groups` prove for whole warps that there is nothing
-to report; `async_copies` are cp.async; `parallel` runs the blocks on all cores, and a launch with anything to report
-once more in order; `atomics` and `warp_functions` are what their names say. `launch` numbers the arrays in the space of
-`addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what threads
-print. The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it: `provenance`
-follows where values come from, `lanes` what a warp touches.
+`lower`, its three parts and `arithmetic` write LLVM IR with `ir`, `half` that of half precision, `control` what
+stands between the instructions, `frame` a warp's registers, all in one `warp_code`. `jit` compiles it through
+`objectcache`; `llvm_executor` runs it on the `tables` of `context`. `driver` takes the warps from barrier to barrier,
+`touch` knows every rule of an access and `tags` those of a race; `fast_access`, `shared_access` and `shared_groups`,
+on `warp_access`, prove for whole warps that there is nothing to report; `async_copies` are cp.async; `parallel` runs
+the blocks on all cores, and a launch with anything to report once more in order; `atomics` and `warp_functions` are
+what their names say, `updates` what an assembler makes of the former. `launch` numbers the arrays in the space of
+`addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what
+threads print. The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it:
+`provenance` follows where values come from, `lanes` what a warp touches.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
 threads of a block; asynchronous copies in bulk, or of a part of their bytes; calls through pointers; recursion. What

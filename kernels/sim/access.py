@@ -6,8 +6,9 @@ from .addresses import HALF_WINDOW, SHARED_WINDOW, WINDOW_BITS
 from .context import ACCESS_FIELDS, ARRAY_FIELDS, LOCAL_ROW, MEMORY_ROWS, SHARED_ROW, AccessField, ArrayField, Slot, get
 from .ir import FunctionBuilder, Value, integer
 
-#: Flags of an access. Compiled code hands over the number of its site, and the flags above it.
-STORE, UNCOUNTED, OVERWRITES, GUESS, TURNS = 1, 2, 4, 8, 16
+#: Flags of an access. Compiled code hands over the number of its site, and the flags above it. The last four are an
+#: update's; TURNS: its lanes are not joined (see updates.Manner).
+STORE, UNCOUNTED, GUESS, OVERWRITES, TURNS, SWAPS, LOOPS, UPDATE = (1 << n for n in range(8))
 FLAG_SHIFT = 24
 
 

@@ -17,18 +17,10 @@ from .conversion import flush
 from .ir import LANES, FunctionBuilder, Value, bits_of, integer, module_text, vector
 from .ptx import Instruction
 from .types import ScalarType
+from .warp_access import ROW_ARGUMENTS
 
 #: Where the row of second operands lies in DATA.
 SECOND_AT = 8 * LANES
-
-_ARGUMENTS = [
-    ("ptr", "context"),
-    (vector("i64"), "addresses"),
-    ("i64", "offset"),
-    ("i32", "active"),
-    ("i32", "access"),
-]
-
 
 Operation = Callable[[FunctionBuilder, ScalarType, Value, Value, Value], Value]
 
@@ -87,7 +79,7 @@ def atomic_module(operation: str, kind: ScalarType) -> str:
 
 
 def _atomic(operation: str, kind: ScalarType) -> FunctionBuilder:
-    f = FunctionBuilder(f"atomic.{operation}.{kind.name}", "void", _ARGUMENTS)
+    f = FunctionBuilder(f"atomic.{operation}.{kind.name}", "void", ROW_ARGUMENTS)
     context, addresses, offset, active, access = f.arguments.values()
     data = get(f, context, Slot.DATA, "ptr")
     element = llvm_type(kind)

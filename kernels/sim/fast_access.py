@@ -8,6 +8,7 @@ elements), any other pattern of an array without shadows, any other pattern with
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .access import (
@@ -16,11 +17,9 @@ from .access import (
     copy_bytes,
     exists,
     field_of,
-    fill_bytes,
     ideal_sectors,
     is_null,
     number_of,
-    split_access,
     tally_of,
     unless_uncounted,
     widen,
@@ -29,21 +28,14 @@ from .addresses import WINDOW_BITS
 from .context import ArrayField, Slot, get
 from .ir import LANES, FunctionBuilder, Value, integer, iota, module_text, suffix, vector
 from .tags import Tags
+from .warp_access import WarpAccess
 
 _TRUE = Value("i1", "true")
-
-_ARGUMENTS = [
-    ("ptr", "context"),
-    (vector("i64"), "addresses"),
-    ("i64", "offset"),  # to be added to each address
-    ("i32", "active"),
-    ("i32", "access"),
-]
 
 
 def access_module(width: int) -> str:
     """Functions load{width} and store{width} for addresses that differ between lanes."""
-    return module_text([_FastAccess("load", width).load(), _FastAccess("store", width).store()])
+    return module_text([_FastAccess(is_load, width).function() for is_load in (True, False)])
 
 
 @dataclass
@@ -56,51 +48,57 @@ class _Survey:
     clean: Value  # no shadow objects
 
 
-class _FastAccess:
-    def __init__(self, op: str, width: int):
-        self.width = width
-        self.f = f = FunctionBuilder(f"{op}{width}", "void", _ARGUMENTS)
-        self.context, addresses, offset, self.active, access = f.arguments.values()
-        self.addresses = f.add(addresses, f.splat(offset))
-        self.access, self.flags = split_access(f, access)
-        self.data = get(f, self.context, Slot.DATA, "ptr")
-        self.slow = f.label("slow")
+class _FastAccess(WarpAccess):
+    def __init__(self, is_load: bool, width: int):
+        super().__init__(f"{'load' if is_load else 'store'}{width}", is_load, width)
 
-    # -- the two functions -----------------------------------------------------------------------
-
-    def load(self) -> FunctionBuilder:
+    def function(self) -> FunctionBuilder:
         f = self.f
-        fill_bytes(f, self.data, integer(LANES * self.width, "i64"))
         self._begin()
-        check, run, plain, shadowed, pattern = (f.label(x) for x in ("check", "run", "plain", "shadowed", "pattern"))
+        labels = ("check", "run", "plain", "shadowed", "pattern", "scattered")
+        check, run, plain, shadowed, pattern, scattered = map(f.label, labels)
         f.branch(self.unshadowed, plain, shadowed)
         f.place(shadowed)
         self._require_granules()
         f.branch(self.is_run, check, pattern)
-
         f.place(check)
-        self._require_row(exists(f, self.written), self._all_defined)
-        self._require_row(exists(f, self.writer), lambda: self._all_own(self.writer))
-        with f.when(exists(f, self.reader)):
-            self._mark_readers()
+        self._check_run()
         f.jump(run)
-
         f.place(plain)
-        scattered = f.label("scattered")
         f.branch(self.is_run, run, scattered)
         f.place(run)
-        self._copy_run(into_data=True)
+        self._copy_run()
         self._count_run()
         f.ret()
-
         f.place(scattered)
-        survey = self._survey(self._load_lane)
-        self._count_survey(survey)
+        self._count_survey(self._survey(self._load_lane if self.is_load else self._store_lane))
         f.ret()
-
         f.place(pattern)
+        self._count_survey(self._load_pattern() if self.is_load else self._store_pattern())
+        f.ret()
+        return self.end()
+
+    def _check_run(self) -> None:
+        """A run must be clear of other threads; note me."""
+        f = self.f
+        if self.is_load:
+            self._require_row(self.written, self._all_defined)
+            self._require_row(self.writer, lambda: self._all_own(self.writer))
+            with f.when(exists(f, self.reader)):
+                self._mark_readers()
+            return
+        self._require_row(self.reader, lambda: self._all_own(self.reader))
+        self._require_row(self.writer, lambda: self._all_own(self.writer))
+        with f.when(exists(f, self.writer)):
+            where = f.at(self.writer, f.mul(self._first_granule(), 4))
+            self._store_row(self._my_tags(Tags(f, self.context, is_row=True)), where)
+        with f.when(exists(f, self.written)):
+            self._store_row(integer(1, vector("i8")), f.at(self.written, self._first_granule()))
+
+    def _load_pattern(self) -> _Survey:
+        f = self.f
         survey = self._survey(None, (self.writer,), defined=True)
-        self._require(survey.clean)
+        self.require(survey.clean)
         with f.each_lane(self.active) as lane:
             offset = self._load_lane(lane)
             with f.when(exists(f, self.reader)):
@@ -108,48 +106,15 @@ class _FastAccess:
                 tag, tags = f.load("i32", where), Tags(f, self.context)
                 me = f.or_(tags.mine, lane)
                 f.store(f.select(self._is_clean(tags, tag, me), me, tags.with_reader(tag, me)), where)
-        self._count_survey(survey)
-        f.ret()
-        return self._end()
+        return survey
 
-    def store(self) -> FunctionBuilder:
+    def _store_pattern(self) -> _Survey:
+        """Lanes must not meet each other either: then each can be checked by itself."""
         f = self.f
-        self._begin()
-        check, run, plain, shadowed, pattern = (f.label(x) for x in ("check", "run", "plain", "shadowed", "pattern"))
-        f.branch(self.unshadowed, plain, shadowed)
-        f.place(shadowed)
-        self._require_granules()
-        f.branch(self.is_run, check, pattern)
-
-        f.place(check)
-        self._require_row(exists(f, self.reader), lambda: self._all_own(self.reader))
-        self._require_row(exists(f, self.writer), lambda: self._all_own(self.writer))
-        with f.when(exists(f, self.writer)):
-            self._store_row(
-                self._my_tags(Tags(f, self.context, is_row=True)), f.at(self.writer, f.mul(self._first_granule(), 4))
-            )
-        with f.when(exists(f, self.written)):
-            self._store_row(integer(1, vector("i8")), f.at(self.written, self._first_granule()))
-        f.jump(run)
-
-        f.place(plain)
-        scattered = f.label("scattered")
-        f.branch(self.is_run, run, scattered)
-        f.place(run)
-        self._copy_run(into_data=False)
-        self._count_run()
-        f.ret()
-
-        f.place(scattered)
-        survey = self._survey(self._store_lane)
-        self._count_survey(survey)
-        f.ret()
-
-        f.place(pattern)  # lanes must not meet each other either: then each can be checked by itself
         survey = self._survey(None, (self.writer, self.reader))
         lanes = widen(f, f.popcount(self.active))
         alone = f.and_(survey.rising, f.icmp("eq", survey.distinct, lanes))
-        self._require(f.and_(alone, survey.clean))
+        self.require(f.and_(alone, survey.clean))
         with f.each_lane(self.active) as lane:
             offset = self._store_lane(lane)
             with f.when(exists(f, self.writer)):
@@ -157,17 +122,13 @@ class _FastAccess:
                 f.store(me, self.writer, self._tag_offset(offset))
             with f.when(exists(f, self.written)):
                 f.store(integer(1, "i8"), self.written, f.binary("lshr", offset, self._log_width()))
-        self._count_survey(survey)
-        f.ret()
-        return self._end()
+        return survey
 
     # -- the shape of the access -----------------------------------------------------------------
 
     def _begin(self) -> None:
         """Find the array; leave for the slow path unless every active lane lies inside it, aligned."""
         f, width = self.f, self.width
-        with f.when(f.icmp("eq", self.active, 0), unlikely=True):
-            f.ret()
         self.first = f.lowest_bit(self.active)
         address = f.extract(self.addresses, self.first)
         number = number_of(f, address)
@@ -179,16 +140,16 @@ class _FastAccess:
         self.offsets = f.sub(self.addresses, f.splat(start))
         size = field_of(f, self.record, ArrayField.SIZE, "i64")
         room = f.intrinsic("smax", f.sub(size, width - 1), integer(0, "i64"))
-        fine = self._holds(f.icmp("ult", self.offsets, f.splat(room)))
+        fine = self.holds(f.icmp("ult", self.offsets, f.splat(room)))
         fine = f.and_(fine, f.icmp("eq", get(f, self.context, Slot.CAREFUL), 0))
         if width > 1:
-            fine = f.and_(fine, self._holds(f.icmp("eq", f.and_(self.offsets, width - 1), 0)))
-        self._require(fine)
+            fine = f.and_(fine, self.holds(f.icmp("eq", f.and_(self.offsets, width - 1), 0)))
+        self.require(fine)
         self.base = field_of(f, self.record, ArrayField.BASE)
         self.written = field_of(f, self.record, ArrayField.WRITTEN)
         self.writer = field_of(f, self.record, ArrayField.WRITER)
         self.reader = field_of(f, self.record, ArrayField.READER)
-        self._require(is_null(f, field_of(f, self.record, ArrayField.UPDATER)))
+        self.require(is_null(f, field_of(f, self.record, ArrayField.UPDATER)))
         nulls = [is_null(f, p) for p in (self.written, self.writer, self.reader)]
         self.unshadowed = f.and_(f.and_(nulls[0], nulls[1]), nulls[2])
         self._find_run()
@@ -202,34 +163,12 @@ class _FastAccess:
         expected = f.add(f.splat(self.origin), iota("i64", self.width))
         shifted = f.binary("lshr", self.active, self.first)
         gapless = f.icmp("eq", f.and_(shifted, f.add(shifted, 1)), 0)
-        self.is_run = f.and_(gapless, self._holds(f.icmp("eq", self.offsets, expected)))
-
-    def _end(self) -> FunctionBuilder:
-        f = self.f
-        f.place(self.slow)
-        memory = f.alloca(vector("i64"), align=64)
-        f.store(self.addresses, memory, align=64)
-        width = integer(self.width, "i64")
-        arguments = [self.context, memory, self.active, self.access, self.data, width, self.flags]
-        f.call("void", "careful", arguments)
-        f.ret()
-        return f
-
-    def _holds(self, condition: Value) -> Value:
-        """Whether a <32 x i1> holds in every active lane."""
-        f = self.f
-        return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(self.active)), -1)
-
-    def _require(self, condition: Value) -> None:
-        """Go on only if the condition holds, else to the slow path."""
-        good = self.f.label("good")
-        self.f.branch(condition, good, self.slow)
-        self.f.place(good)
+        self.is_run = f.and_(gapless, self.holds(f.icmp("eq", self.offsets, expected)))
 
     def _require_granules(self) -> None:
         f = self.f
         granule = f.binary("shl", integer(1, "i64"), field_of(f, self.record, ArrayField.SHIFT, "i64"))
-        self._require(f.icmp("eq", granule, self.width))
+        self.require(f.icmp("eq", granule, self.width))
 
     def _log_width(self) -> int:
         return self.width.bit_length() - 1
@@ -253,21 +192,21 @@ class _FastAccess:
         arguments = [row, pointer, integer(1), f.to_lanes(self.active)]
         f.call("void", f"llvm.masked.store.{suffix(row.type)}.p0", arguments)
 
-    def _require_row(self, relevant: Value, test) -> None:
+    def _require_row(self, shadow: Value, test: Callable[[], Value]) -> None:
         """Go on only if a test of a run's shadow holds, where that shadow exists."""
-        with self.f.when(relevant):
-            self._require(test())
+        with self.f.when(exists(self.f, shadow)):
+            self.require(test())
 
     def _all_defined(self) -> Value:
         tags = self._load_row("i8", self.f.at(self.written, self._first_granule()))
-        return self._holds(self.f.icmp("ne", tags, 0))
+        return self.holds(self.f.icmp("ne", tags, 0))
 
     def _all_own(self, shadow: Value) -> Value:
         """No other thread has marked the run's granules."""
         f = self.f
         row = self._load_row("i32", f.at(shadow, f.mul(self._first_granule(), 4)))
         tags = Tags(f, self.context, is_row=True)
-        return self._holds(self._is_clean(tags, row, self._my_tags(tags)))
+        return self.holds(self._is_clean(tags, row, self._my_tags(tags)))
 
     def _mark_readers(self) -> None:
         f = self.f
@@ -281,11 +220,11 @@ class _FastAccess:
         f = self.f
         return f.not_(f.or_(tags.is_foreign(tag, me), tags.is_elsewhere(tag)))
 
-    def _copy_run(self, into_data: bool) -> None:
+    def _copy_run(self) -> None:
         """Copy between the lanes' row and memory, both addressed from lane 0."""
         f = self.f
         memory = f.at(self.base, self.origin)
-        to, source = (self.data, memory) if into_data else (memory, self.data)
+        to, source = (self.data, memory) if self.is_load else (memory, self.data)
         whole, part, after = f.label("whole"), f.label("part"), f.label("after")
         f.branch(f.icmp("eq", self.active, -1), whole, part)
         f.place(whole)
@@ -304,7 +243,7 @@ class _FastAccess:
             needed = f.mul(threads, self.width)
             last = f.binary("lshr", f.sub(f.add(self.offset, needed), 1), 5)
             sectors = f.add(f.sub(last, f.binary("lshr", self.offset, 5)), 1)
-            tally = tally_of(f, self.context, self.access, self.number)
+            tally = tally_of(f, self.context, self.site, self.number)
             add_to_tally(f, tally, integer(1, "i64"), threads, sectors, ideal_sectors(f, needed), needed)
 
     # -- other patterns --------------------------------------------------------------------------
@@ -370,14 +309,14 @@ class _FastAccess:
             f.branch(survey.rising, easy, hard)
             f.place(easy)
             needed = f.mul(survey.distinct, self.width)
-            tally = tally_of(f, self.context, self.access, self.number)
+            tally = tally_of(f, self.context, self.site, self.number)
             threads = widen(f, f.popcount(self.active))
             ideal = ideal_sectors(f, needed)
             add_to_tally(f, tally, integer(1, "i64"), threads, survey.sectors, ideal, needed)
             f.jump(after)
             f.place(hard)
             one, width = integer(1, "i64"), integer(self.width, "i64")
-            place = [self.context, self.memory, self.active, self.access, self.number]
+            place = [self.context, self.memory, self.active, self.site, self.number]
             arguments = [*place, width, self.flags, one]
             f.call("void", "count", arguments)
             f.place(after)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .addresses import LOCAL_WINDOW, window
 from .arithmetic import llvm_type
 from .cfg import registers_of
 from .context import Slot, get
@@ -160,18 +159,10 @@ class Frame:
         if isinstance(operand, Name):
             if operand.name == "WARP_SZ":
                 return integer(LANES, target)
-            address = self._address_of(operand.name)
+            address = self.program.address_of(self.entry, operand.name)
             if address is not None:
                 return integer(address + operand.offset, target)
         raise KeyError(operand)
-
-    def _address_of(self, name: str) -> int | None:
-        if name in self.program.symbol_numbers:
-            return window(self.program.symbol_numbers[name])
-        if name in self.entry.shared_layout.places:
-            return self.entry.shared_layout.places[name].begin
-        offset = self.entry.local_layout[0].get(name)
-        return None if offset is None else window(LOCAL_WINDOW) + offset
 
     def read_register(self, name: str, kind: ScalarType, lanes: bool) -> Value:
         """A register as a type; the conversion is done once in a block."""

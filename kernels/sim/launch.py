@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import LaunchError, UnsupportedPTX
 from ..result import Fault, Triple
 from . import pointers
-from .addresses import LOCAL_WINDOW, split, window
+from .addresses import split, window
 from .printf import Output
 from .program import Entry, Program
 
@@ -113,15 +113,6 @@ class Launch:
         number, offset = split(address)
         known = 0 < number < len(self.arrays) and offset >= 0
         return self.arrays[number].data[offset : offset + size].tobytes() if known else b""
-
-    def address_of(self, name: str) -> int | None:
-        """Address of a variable: module-scope, in shared memory (there from 0), or in local memory."""
-        if name in self.program.symbol_numbers:
-            return window(self.program.symbol_numbers[name])
-        if name in self.entry.shared_layout.places:
-            return self.entry.shared_layout.places[name].begin
-        offset = self.entry.local_layout[0].get(name)
-        return None if offset is None else window(LOCAL_WINDOW) + offset
 
 
 def prepare(

@@ -43,6 +43,7 @@ def base_module() -> str:
             requests.count(),
             requests.count_banks(),
             requests.count_turns(),
+            requests.count_shared_update(),
             requests.count_by_array(),
             requests.careful(),
             requests.careful_uniform(),

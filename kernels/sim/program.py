@@ -14,13 +14,14 @@ import numpy as np
 from ..errors import UnsupportedPTX
 from ..result import Fault
 from . import cfg, ptx
-from .addresses import window
+from .addresses import LOCAL_WINDOW, window
 from .async_copies import STORE_OPCODE, split_copies
 from .barriers import is_barrier, is_warp_barrier, number_of, split_votes
 from .calls import inline_calls
 from .isa import STOPS, WARP_FUNCTIONS, check_supported
 from .ptx import Address, Instruction, Name, ParamSlot, Register, unsupported
 from .uniformity import Uniformity, analyse
+from .updates import Manner, manner
 
 
 @dataclass
@@ -150,18 +151,10 @@ class Entry:
         return analyse(self.graph)
 
     @cached_property
-    def scattered_updates(self) -> frozenset[int]:
-        """The pcs of atomic updates whose address may differ within a warp, and of those of floats.
-
-        Of all others the assembler makes one update for a warp.
-        """
+    def updates(self) -> dict[int, Manner]:
+        """How each atomic update is done, by its pc."""
         updates = ((pc, ins) for pc, ins in enumerate(self.function.code) if ins.opcode in ("atom", "red"))
-        varying = self.uniformity.varying
-        return frozenset(
-            pc
-            for pc, ins in updates
-            if ins.type.is_float or any(r in varying for r in cfg.registers_of(ins.operands[ins.opcode == "atom"]))
-        )
+        return {pc: manner(ins, self.uses_result(ins), self.uniformity.varying) for pc, ins in updates}
 
     @cached_property
     def guesses(self) -> frozenset[int]:
@@ -296,6 +289,15 @@ class Program:
     @cached_property
     def symbol_numbers(self) -> dict[str, int]:
         return {name: i + 1 for i, name in enumerate(self.symbols)}
+
+    def address_of(self, entry: Entry, name: str) -> int | None:
+        """Address of a variable: module-scope, in an entry's shared memory (there from 0), or in its local memory."""
+        if name in self.symbol_numbers:
+            return window(self.symbol_numbers[name])
+        if name in entry.shared_layout.places:
+            return entry.shared_layout.places[name].begin
+        offset = entry.local_layout[0].get(name)
+        return None if offset is None else window(LOCAL_WINDOW) + offset
 
 
 def load(text: str) -> Program:

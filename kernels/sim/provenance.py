@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from . import numpy_warp
+from . import numpy_meeting
 from .addresses import LOCAL_WINDOW, split
 from .async_copies import STORE_OPCODE
 from .cfg import destinations
@@ -169,7 +169,7 @@ class Provenance:
     def _shuffle(self, warp: Warp, ins: Instruction, active: np.ndarray, lanes: list[int]) -> None:
         to, value, *how = ins.operands
         numbers = np.arange(WARP, dtype=np.uint32)
-        from_lane, _, _ = numpy_warp.evaluate(ins, [numbers, *(warp.read(o, TYPES["u32"]) for o in how)], active)
+        from_lane, _, _ = numpy_meeting.evaluate(ins, [numbers, *(warp.read(o, TYPES["u32"]) for o in how)], active)
         values = self._values(value, ins.type)
         register = to.first if isinstance(to, PredicatePair) else to
         self._write(register, [values[int(source)] for source in from_lane], lanes)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from .access import (
+    LOOPS,
     STORE,
+    SWAPS,
     TURNS,
+    UPDATE,
     add_to_tally,
     array_record,
     bit,
@@ -16,22 +19,20 @@ from .access import (
     number_of,
     outside,
     shared_row,
-    split_access,
     tally_of,
     unless_uncounted,
     widen,
 )
 from .addresses import WINDOW_BITS
 from .context import ArrayField, Slot, get
-from .ir import LANES, FunctionBuilder, Value, integer, vector
+from .ir import LANES, FunctionBuilder, Value, integer, iota, vector
+from .warp_access import UNIFORM_ARGUMENTS, UniformLoad
 
 #: Shared memory: banks of so many bytes, each of which gives one word in a wavefront.
 BANKS, WORD = 32, 4
 
 #: The widest access of a lane.
 BYTES_OF_A_LANE = 16
-
-UNIFORM_ARGUMENTS = [("ptr", "context"), ("i64", "address"), ("i32", "active"), ("i32", "access"), ("i64", "width")]
 
 
 def count() -> FunctionBuilder:
@@ -53,13 +54,18 @@ def count() -> FunctionBuilder:
     context, offsets, lanes, site, row, width, flags, requests = f.arguments.values()
     threads = widen(f, f.popcount(lanes))
     tally = tally_of(f, context, site, row)
+    is_update = f.icmp("ne", f.and_(flags, UPDATE), 0)
+    served = f.alloca("i64")
     with f.when(f.icmp("eq", row, shared_row(f, context))):
         result = f.alloca("i64", 2)
         is_load = f.icmp("eq", f.and_(flags, STORE), 0)
         f.call("void", "count_banks", [offsets, lanes, width, is_load, result])
+        f.store(f.load("i64", result), served)
+        with f.when(is_update):
+            f.store(f.call("i64", "count_shared_update", [offsets, lanes, width, flags]), served)
         words = f.load("i64", result, 8)
         ideal = f.binary("lshr", f.add(words, BANKS - 1), (BANKS - 1).bit_length())
-        add_to_tally(f, tally, requests, threads, f.load("i64", result), ideal, f.mul(words, WORD))
+        add_to_tally(f, tally, requests, threads, f.load("i64", served), ideal, f.mul(words, WORD))
         f.ret()
     exact = f.load(vector("i64"), offsets, align=8)
     needed = f.mul(_distinct(f, exact, lanes), width)
@@ -81,22 +87,75 @@ def count_turns() -> FunctionBuilder:
     f = FunctionBuilder("count_turns", "i64", [("ptr", "offsets"), ("i32", "lanes")])
     offsets, lanes = f.arguments.values()
     exact = f.load(vector("i64"), offsets, align=8)
-    rest, turn, pending, found = f.alloca("i32"), f.alloca("i32"), f.alloca("i32"), f.alloca("i64")
+    rest, found = f.alloca("i32"), f.alloca("i64")
     f.store(lanes, rest)
     f.store(integer(0, "i64"), found)
     with f.until_empty(rest) as left:
-        f.store(left, pending)
-        f.store(integer(0), turn)
-        with f.until_empty(pending) as waiting:  # of each address the lowest lane
-            lane = f.lowest_bit(waiting)
-            same = f.icmp("eq", exact, f.splat(f.load("i64", offsets, f.mul(widen(f, lane), 8))))
-            f.store(f.or_(f.load("i32", turn), bit(f, lane)), turn)
-            f.store(f.and_(waiting, f.not_(f.to_mask(same))), pending)
-        taken = f.load("i32", turn)
+        taken = _first_of_each(f, exact, offsets, left)
         f.increment(found, 0, _distinct(f, _sectors(f, exact), taken))
         f.store(f.and_(left, f.not_(taken)), rest)
     f.ret(f.load("i64", found))
     return f
+
+
+def count_shared_update() -> FunctionBuilder:
+    """Wavefronts of an update of shared memory; updates.Manner and numpy_requests say what is counted.
+
+    In each wavefront a bank serves one lane. What loops does so in turns: the first lane of each bank tries, and
+    succeeds unless another lane did so at its place in the same turn.
+    """
+    arguments = [("ptr", "offsets"), ("i32", "lanes"), ("i64", "width"), ("i32", "flags")]
+    f = FunctionBuilder("count_shared_update", "i64", arguments)
+    offsets, lanes, width, flags = f.arguments.values()
+    exact = f.load(vector("i64"), offsets, align=8)
+    size = f.intrinsic("umax", width, integer(WORD, "i64"))
+    places = f.binary("udiv", exact, f.splat(size))
+    bank_count = f.binary("udiv", integer(BANKS * WORD, "i64"), size)  # lanes that are served together, too
+    banks = f.binary("urem", places, f.splat(bank_count))
+    part_of = f.binary("udiv", iota("i64"), f.splat(bank_count))
+    place_row, bank_row, part_row = (f.alloca(vector("i64"), align=64) for _ in range(3))
+    for values, row in ((places, place_row), (banks, bank_row), (part_of, part_row)):
+        f.store(values, row, align=64)
+    rest, tries, turn, changed, found = (f.alloca("i32") for _ in range(5))
+    f.store(lanes, rest)
+    f.store(integer(0), found)
+    with f.when(f.icmp("eq", f.and_(flags, TURNS), 0)):
+        f.store(_first_of_each(f, places, place_row, lanes), rest)
+    loops = f.icmp("ne", f.and_(flags, LOOPS), 0)
+    with f.until_empty(rest) as left:
+        f.store(left, turn)
+        f.store(integer(0), changed)
+        with f.until_empty(turn) as ahead:  # part by part of the warp
+            part = f.load("i64", part_row, f.mul(widen(f, f.lowest_bit(ahead)), 8))
+            here = f.and_(ahead, f.to_mask(f.icmp("eq", part_of, f.splat(part))))
+            f.store(f.and_(ahead, f.not_(here)), turn)
+            f.store(_first_of_each(f, banks, bank_row, here), tries)
+            with f.each_lane(f.load("i32", tries)) as lane:
+                place = f.load("i64", place_row, f.mul(widen(f, lane), 8))
+                there = f.to_mask(f.icmp("eq", places, f.splat(place)))
+                late = f.icmp("ne", f.and_(there, f.load("i32", changed)), 0)
+                fails = f.and_(loops, late)
+                mine = f.select(fails, integer(0), bit(f, lane))
+                f.store(f.or_(f.load("i32", changed), mine), changed)
+                f.store(f.and_(f.load("i32", rest), f.not_(mine)), rest)
+            f.store(f.add(f.load("i32", found), 1), found)
+    doubled = f.icmp("ne", f.and_(flags, SWAPS | LOOPS), 0)
+    total = widen(f, f.load("i32", found))
+    f.ret(f.select(doubled, f.add(total, total), total))
+    return f
+
+
+def _first_of_each(f: FunctionBuilder, values: Value, row: Value, lanes: Value) -> Value:
+    """Of the lanes that hold one value the lowest. `row`: where the values lie."""
+    rest, first = f.alloca("i32"), f.alloca("i32")
+    f.store(lanes, rest)
+    f.store(integer(0), first)
+    with f.until_empty(rest) as left:
+        lane = f.lowest_bit(left)
+        equal = f.to_mask(f.icmp("eq", values, f.splat(f.load("i64", row, f.mul(widen(f, lane), 8)))))
+        f.store(f.or_(f.load("i32", first), bit(f, lane)), first)
+        f.store(f.and_(left, f.not_(equal)), rest)
+    return f.load("i32", first)
 
 
 def _distinct(f: FunctionBuilder, values: Value, lanes: Value) -> Value:
@@ -238,35 +297,24 @@ def count_by_array() -> FunctionBuilder:
 
 def load_uniform() -> FunctionBuilder:
     """A load of an array whose lanes all read one address; one element comes back."""
-    f = FunctionBuilder("load_uniform", "void", UNIFORM_ARGUMENTS)
-    context, address, active, access, width = f.arguments.values()
-    site, flags = split_access(f, access)
-    data = get(f, context, Slot.DATA, "ptr")
-    fill_bytes(f, data, width)
-    with f.when(f.icmp("eq", active, 0), unlikely=True):
-        f.ret()
-    number = number_of(f, address)
+    load = UniformLoad("load_uniform")
+    f, context, active, width = load.f, load.context, load.active, load.width
+    number = number_of(f, load.address)
     known = f.icmp("ult", number, get(f, context, Slot.ARRAY_COUNT))
     number = f.select(known, number, integer(0, "i64"))
     record = array_record(f, context, number)
-    offset = f.sub(address, f.binary("shl", number, WINDOW_BITS))
+    offset = f.sub(load.address, f.binary("shl", number, WINDOW_BITS))
     bad = outside(f, offset, width, integer(0, "i64"), field_of(f, record, ArrayField.SIZE, "i64"))
     bad = f.or_(bad, f.icmp("ne", f.and_(offset, f.sub(width, 1)), 0))
     for field in (ArrayField.WRITTEN, ArrayField.WRITER, ArrayField.READER):
         bad = f.or_(bad, exists(f, field_of(f, record, field)))
-    slow, fast = f.label("slow"), f.label("fast")
-    f.branch(bad, slow, fast, unlikely=True)
-    f.place(fast)
-    copy_bytes(f, data, f.at(field_of(f, record, ArrayField.BASE), offset), width)
-    with unless_uncounted(f, flags):
+    load.require_not(bad)
+    copy_bytes(f, load.data, f.at(field_of(f, record, ArrayField.BASE), offset), width)
+    with unless_uncounted(f, load.flags):
         one = integer(1, "i64")
         threads = widen(f, f.popcount(active))
-        add_to_tally(f, tally_of(f, context, site, number), one, threads, one, one, width)
-    f.ret()
-    f.place(slow)
-    f.call("void", "careful_uniform", [context, address, active, site, width, flags])
-    f.ret()
-    return f
+        add_to_tally(f, tally_of(f, context, load.site, number), one, threads, one, one, width)
+    return load.end()
 
 
 def careful_uniform() -> FunctionBuilder:

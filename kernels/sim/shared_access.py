@@ -16,27 +16,19 @@ from .access import (
     exists,
     extent,
     field_of,
-    fill_bytes,
     is_null,
     outside,
     shared_row,
-    split_access,
     tally_of,
     widen,
 )
 from .addresses import SHARED_WINDOW, window
 from .context import PATTERN_BYTES, AccessField, ArrayField, Pattern, Shape, Slot, get
 from .ir import LANES, FunctionBuilder, Value, constants, integer, iota, module_text, suffix, vector
-from .requests import BANKS, UNIFORM_ARGUMENTS, WORD
+from .requests import BANKS, WORD
 from .tags import Tags
+from .warp_access import UniformLoad, WarpAccess
 
-_ARGUMENTS = [
-    ("ptr", "context"),
-    (vector("i64"), "addresses"),
-    ("i64", "offset"),  # to be added to each address
-    ("i32", "active"),
-    ("i32", "access"),
-]
 _ROW = vector("i32")
 _ONE = integer(1, "i64")
 
@@ -132,23 +124,13 @@ class _Run:
         copy_bytes(f, to, source, integer(LANES * access.width, "i64"))
 
 
-class _SharedAccess:
+class _SharedAccess(WarpAccess):
     def __init__(self, op: str, width: int, granule: int):
-        self.is_load = op == "load"
-        self.width, self.granule, self.parts = width, granule, width // granule
-        self.f = f = FunctionBuilder(name_of(op, width, granule), "void", _ARGUMENTS)
-        self.context, addresses, offset, self.active, access = f.arguments.values()
-        self.addresses = f.add(addresses, f.splat(offset))
-        self.site, self.flags = split_access(f, access)
-        self.data = get(f, self.context, Slot.DATA, "ptr")
-        self.slow = f.label("slow")
+        super().__init__(name_of(op, width, granule), op == "load", width)
+        self.granule, self.parts = granule, width // granule
 
     def function(self) -> FunctionBuilder:
         f = self.f
-        if self.is_load:
-            fill_bytes(f, self.data, integer(LANES * self.width, "i64"))
-        with f.when(f.icmp("eq", self.active, 0), unlikely=True):
-            f.ret()
         self._find()
         pattern = self._recognise()
         run, scattered = f.label("run"), f.label("scattered")
@@ -163,24 +145,7 @@ class _SharedAccess:
             shape.move()
             f.increment(pattern, Pattern.REPEATS, 1)
             f.ret()
-        f.place(self.slow)
-        memory = f.alloca(vector("i64"), align=64)
-        f.store(self.addresses, memory, align=64)
-        width = integer(self.width, "i64")
-        f.call("void", "careful", [self.context, memory, self.active, self.site, self.data, width, self.flags])
-        f.ret()
-        return f
-
-    def holds(self, condition: Value) -> Value:
-        """Whether a <32 x i1> holds in every active lane."""
-        f = self.f
-        return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(self.active)), -1)
-
-    def _require(self, condition: Value) -> None:
-        """Go on only if the condition holds, else to the slow path."""
-        good = self.f.label("good")
-        self.f.branch(condition, good, self.slow)
-        self.f.place(good)
+        return self.end()
 
     def _find(self) -> None:
         """Leave for the slow path unless every active lane lies inside the array that is meant, aligned."""
@@ -195,7 +160,7 @@ class _SharedAccess:
             fine = f.and_(fine, self.holds(f.icmp("eq", f.and_(self.low, width - 1), 0)))
         fine = f.and_(fine, f.icmp("eq", get(f, self.context, Slot.CAREFUL), 0))
         fine = f.and_(fine, is_null(f, field_of(f, record, ArrayField.UPDATER)))
-        self._require(fine)
+        self.require(fine)
         self.base = field_of(f, record, ArrayField.BASE)
         self.writer = field_of(f, record, ArrayField.WRITER)
         self.reader = field_of(f, record, ArrayField.READER)
@@ -224,10 +189,10 @@ class _SharedAccess:
         """No asynchronous copy has yet to fill what the lanes touch."""
         f = self.f
         if self.granule != WORD:
-            self._require(Value("i1", "false"))
+            self.require(Value("i1", "false"))
             return
         for part in range(self.parts):
-            self._require(shape.holds(f.icmp("eq", shape.load(self.pending, part), 0)))
+            self.require(shape.holds(f.icmp("eq", shape.load(self.pending, part), 0)))
 
     def _check_load(self, shape: _Run | _Scattered) -> None:
         """Everything was written, and by nobody whom nothing orders before me; note me as a reader."""
@@ -236,7 +201,7 @@ class _SharedAccess:
         for part in range(self.parts):
             tag, me = shape.load(self.writer, part), shape.me(tags, part)
             bad = f.or_(tags.is_void(tag), tags.is_foreign(tag, me))
-            self._require(shape.holds(f.not_(bad)))
+            self.require(shape.holds(f.not_(bad)))
         with f.when(exists(f, self.reader)):
             for part in range(self.parts):
                 tag, me = shape.load(self.reader, part), shape.me(tags, part)
@@ -248,12 +213,12 @@ class _SharedAccess:
         """Nobody else wrote or read, and no two lanes write the same; note me as the writer."""
         f = self.f
         tags = Tags(f, self.context, is_row=True)
-        self._require(f.icmp("eq", self.alone, self.active))
+        self.require(f.icmp("eq", self.alone, self.active))
         for part in range(self.parts):
             me = shape.me(tags, part)
-            self._require(shape.holds(f.not_(tags.is_foreign(shape.load(self.writer, part), me))))
+            self.require(shape.holds(f.not_(tags.is_foreign(shape.load(self.writer, part), me))))
             with f.when(exists(f, self.reader)):
-                self._require(shape.holds(f.not_(tags.is_foreign(shape.load(self.reader, part), me))))
+                self.require(shape.holds(f.not_(tags.is_foreign(shape.load(self.reader, part), me))))
         for part in range(self.parts):
             shape.store(shape.me(tags, part), self.writer, part)
 
@@ -317,23 +282,16 @@ def _lanes_alone(f: FunctionBuilder, offsets: Value, lanes: Value) -> Value:
 
 def load_uniform() -> FunctionBuilder:
     """A load whose lanes all read one address; one element comes back."""
-    f = FunctionBuilder("load_shared_uniform", "void", UNIFORM_ARGUMENTS)
-    context, address, active, access, width = f.arguments.values()
-    site, flags = split_access(f, access)
-    data = get(f, context, Slot.DATA, "ptr")
-    fill_bytes(f, data, width)
-    with f.when(f.icmp("eq", active, 0), unlikely=True):
-        f.ret()
-    slow, fast, done = f.label("slow"), f.label("fast"), f.label("done")
+    load = UniformLoad("load_shared_uniform")
+    f, context, active, width = load.f, load.context, load.active, load.width
     record = array_record(f, context, shared_row(f, context))
-    exact = f.sub(address, window(SHARED_WINDOW))
-    bad = outside(f, exact, width, *extent(f, context, site))
+    exact = f.sub(load.address, window(SHARED_WINDOW))
+    bad = outside(f, exact, width, *extent(f, context, load.site))
     bad = f.or_(bad, f.icmp("ne", f.and_(exact, f.sub(width, 1)), 0))
     bad = f.or_(bad, f.icmp("ne", get(f, context, Slot.CAREFUL), 0))
     bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.UPDATER)))
     bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.PENDING)))
-    f.branch(bad, slow, fast, unlikely=True)
-    f.place(fast)
+    load.require_not(bad)
     writer, reader = field_of(f, record, ArrayField.WRITER), field_of(f, record, ArrayField.READER)
     with f.when(exists(f, writer)):
         tags = Tags(f, context)
@@ -346,19 +304,14 @@ def load_uniform() -> FunctionBuilder:
             tag = f.load("i32", writer, f.mul(f.add(granule, part), 4))
             unclear = f.or_(tags.is_void(tag), tags.is_foreign(tag, me))
             with f.when(unclear, unlikely=True):
-                f.jump(slow)
+                f.jump(load.slow)
         with f.when(exists(f, reader)), f.repeat(count) as part:
             where = f.at(reader, f.mul(f.add(granule, part), 4))
             tag = f.load("i32", where)
             f.store(f.select(tags.is_foreign(tag, me), tags.with_reader(tag, me), me), where)
-    copy_bytes(f, data, f.at(field_of(f, record, ArrayField.BASE), exact), width)
-    _count_one_place(f, tally_of(f, context, site, shared_row(f, context)), active, width)
-    f.jump(done)
-    f.place(slow)
-    f.call("void", "careful_uniform", [context, address, active, site, width, flags])
-    f.place(done)
-    f.ret()
-    return f
+    copy_bytes(f, load.data, f.at(field_of(f, record, ArrayField.BASE), exact), width)
+    _count_one_place(f, tally_of(f, context, load.site, shared_row(f, context)), active, width)
+    return load.end()
 
 
 def _count_one_place(f: FunctionBuilder, tally: Value, active: Value, width: Value) -> None:
