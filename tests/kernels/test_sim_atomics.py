@@ -218,7 +218,7 @@ extern "C" __global__ void k(int* y, int* z) {
     out = engine.run(source, 1, 32, {"y": np.zeros(1, np.int32), "z": np.zeros(32, np.int32)})
     ops = [(a.op, a.array, a.requests, a.sectors) for a in out.counters.accesses]
     assert ops == [
-        ("atomic", "y", 1, 1), ("store", "z", 1, 4), ("reduction", "y", 1, 1), ("atomic", "z", 1, 1)
+        ("atomic", "y", 1, 1), ("store", "z", 1, 4), ("reduction", "y", 1, 1), ("atomic", "z", 1, 32)
     ]  # fmt: skip
 
 
@@ -282,3 +282,26 @@ def test_an_exchange_defines_what_it_overwrites(engine):
     out = engine.run(source, 1, 32, {"y": np.zeros(32, np.float32)}, undefined=("y",))
     assert out.faults == []
     assert (out.arrays["y"] == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("update", "sectors"),
+    [
+        ("atomicAdd(n, i)", 2),  # the lanes that run add up first
+        ("atomicMax(n, i)", 2),
+        ("y[i] = atomicAdd(n, 1)", 2),
+        ("y[i] = atomicAdd(n, i)", 1 + 8),  # only whole warps do
+        ("y[i] = atomicMax(n, i)", 40),
+        ("atomicExch(n, i)", 40),
+        ("atomicCAS(n, i, 3)", 40),
+        ("atomicInc((unsigned*)n, 9)", 40),
+        ("atomicAdd((float*)n, 1.5f)", 40),
+        ("atomicAdd((unsigned long long*)n, 5ull)", 2),
+        ("atomicAdd((unsigned long long*)n, (unsigned long long)i)", 40),
+        ("atomicMax((unsigned long long*)n, 5ull)", 40),
+    ],
+)
+def test_lanes_that_update_one_place_do_so_together_or_in_turns(engine, update, sectors):
+    source = f"""extern "C" __global__ void k(int* n, int* y) {{ int i = threadIdx.x; {update}; }}"""
+    out = engine.run(source, 1, 40, {"n": np.zeros(2, np.int32), "y": np.zeros(40, np.int32)})
+    assert sum(out.counters.sectors(op) for op in ("atomic", "reduction")) == sectors

@@ -1,12 +1,17 @@
 """The engine's counters against Nsight Compute's, recorded on a GPU for the same PTX."""
 
+import json
+
+import numpy as np
 import pytest
 import record
+import updates
 
 from convladder.kernels import plan
 
 CASES = {(case.name, case.on): case for case in record.cases()}
 RECORDED = record.recorded()
+UPDATES = json.loads((record.HERE / "updates.json").read_text())
 BRANCHES = ("branches", "divergent_branches")
 
 
@@ -41,3 +46,25 @@ def test_branches_that_the_assembler_keeps_diverge_as_often_as_on_the_hardware(n
     for ours, hardware in counted(case):
         assert {b: ours[b] for b in BRANCHES} == {b: hardware[b] for b in BRANCHES}
         assert ours["divergent_branches"] > 0
+
+
+@pytest.mark.parametrize("name", updates.UPDATES)
+def test_updates_of_shared_memory_take_the_passes_that_a_gpu_counted(engine, name):
+    source = updates.KERNEL % (name, *updates.UPDATES[name])
+    for row in (row for row in UPDATES["rows"] if row["update"] == name):
+        at = np.array(UPDATES["patterns"][row["pattern"]], np.int32)
+        out = engine.run(source, 1, 32, {"at": at, "y": np.zeros(32, np.int32)})
+        counted = out.counters.wavefronts("atomic") + out.counters.wavefronts("reduction")
+        assert counted == row["atomic"] == row["atomic_by_address"], row["pattern"]
+
+
+def test_a_busy_memory_takes_more_passes_than_the_addresses_ask_for_never_fewer():
+    passes = [
+        (row[f"{op}_passes"], row[f"{op}_wavefronts"])
+        for rows in RECORDED.values()
+        for row in rows
+        for op in record.SHARED
+        if f"{op}_passes" in row
+    ]
+    assert all(took >= needed for took, needed in passes)
+    assert any(took > needed for took, needed in passes)

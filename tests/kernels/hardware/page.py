@@ -5,6 +5,7 @@ No GPU is needed; the engine's figures are counted anew.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 import annotated
@@ -35,7 +36,6 @@ def page() -> str:
     counted, differing = record.recorded(), [case for case in record.cases() if case.unlike]
     device = record.runs()[0]["device"]["device"]
     found = sanitizer.recorded()
-    partly = {name for (name, _), rows in counted.items() for row in rows if "shared_load_wavefronts" not in row}
     version = found["version"].split("(")[0].strip().lower()
     kinds = hits_by_kind(found)
     right = kinds.pop("")
@@ -47,13 +47,18 @@ Written by `page.py` from `counters.json` and `sanitizer.json`; do not edit.
 
 What Nsight Compute counted on an {device} of the PTX that the engine executes. The engine's figures are equal in all
 {len(counted)} cases, the kernels below and every rung of the ladder, but for those that are listed after the table.
-Shared memory is counted in wavefronts; of {" and ".join(sorted(partly))} it is not recorded.
+Shared memory is counted in wavefronts. Where the memory took more passes than the lanes' addresses ask for, because it
+was busy with other requests, the addresses count; these are listed too.
 
 {table(["kernel", *COLUMNS], counter_rows())}
 
 Unlike the engine's:
 
 {bullets(f"`{name}` ({on}), {counter}: {why}" for name, on, counter, why in reasons(differing))}
+
+More passes than the addresses ask for, which differ from run to run:
+
+{bullets(f"`{name}` ({on}), {what}: {needed:,} asked for, {took:,} taken" for name, on, what, needed, took in busy())}
 
 Not compared: numbers of instructions; and branches, which the assembler replaces by predicates and unrolled loops.
 Where it keeps them (`trips`, `leaves_early`, `collatz`) executed and divergent branches are equal.
@@ -93,6 +98,15 @@ def reasons(cases: list[record.Case]) -> Iterator[tuple[str, str, str, str]]:
             pairs = zip(ours, record.recorded()[case.name, case.on], strict=True)
             both = [f"{o[counter]:,} here, {h[counter]:,} there" for o, h in pairs if o[counter] != h[counter]]
             yield case.name, case.on, f"{counter.replace('_', ' ')}, {'; '.join(both)}", why
+
+
+def busy() -> Iterator[tuple[str, str, str, int, int]]:
+    """Where the shared memory took more passes than were asked for."""
+    for (name, on), rows in record.recorded().items():
+        for row, op in itertools.product(rows, record.SHARED):
+            needed, took = row.get(f"{op}_wavefronts"), row.get(f"{op}_passes")
+            if took is not None and took != needed:
+                yield name, on, op.replace("_", " ") + "s", needed, took
 
 
 def fault_rows(found: dict) -> Iterator[list[str]]:

@@ -43,22 +43,21 @@ GEOMETRIES = {
 }
 
 _JOINED = {"shared_load_wavefronts": "neighbouring loads are joined into wider ones"}
-_MORE = "the hardware took more passes than the same accesses of every block explain"
 
 #: Counters of rungs, or of a rung on a geometry, that differ from the hardware's, and why.
 UNLIKE: dict[str | tuple[str, str], dict[str, str]] = {
     "gemm_shared": _JOINED,
     "csr_tiled": _JOINED,
-    ("direct_shared", "odd"): {"shared_load_wavefronts": _MORE},
-    ("direct_shared", "wide"): {"shared_load_wavefronts": _MORE},
-    ("gemm_blocked", "wide"): {"shared_load_wavefronts": _MORE},
+    ("csr_staged", "wide"): {"shared_store_wavefronts": "a warp that is ready takes the next rows, here as there"},
 }
 
 _GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
 _SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
+_BY_ADDRESS = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"
 _OPS = {"load": "ld", "store": "st", "atomic": "atom", "reduction": "red"}
 
-#: Our names for Nsight Compute's metrics.
+#: Our names for Nsight Compute's metrics. Wavefronts are what the memory did, busy with other requests or not; those by
+#: address follow from the instructions alone.
 METRICS = {
     **{
         f"{ours}_{what}": _GLOBAL.format(what=what, op=op)
@@ -68,6 +67,9 @@ METRICS = {
     "shared_load_wavefronts": _SHARED.format(op="ld"),
     "shared_store_wavefronts": _SHARED.format(op="st"),
     "shared_atomic_wavefronts": _SHARED.format(op="atom"),
+    "shared_load_by_address": _BY_ADDRESS.format(op="ld"),
+    "shared_store_by_address": _BY_ADDRESS.format(op="st"),
+    "shared_atomic_by_address": _BY_ADDRESS.format(op="atom"),
     "fmas": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
     "branches": "smsp__sass_branch_targets.sum",
     "divergent_branches": "smsp__sass_branch_targets_threads_divergent.sum",
@@ -75,7 +77,9 @@ METRICS = {
 }
 
 #: Those that the engine counts too, and that an assembler does not change by predicates and unrolled loops.
-EQUAL = METRICS.keys() - {"branches", "divergent_branches", "warp_instructions"}
+EQUAL = {m for m in METRICS if "_by_" not in m} - {"branches", "divergent_branches", "warp_instructions"}
+
+SHARED = ("shared_load", "shared_store", "shared_atomic")
 
 
 def figures(c: Counters) -> dict[str, int]:
@@ -193,9 +197,16 @@ def runs() -> list[dict[str, Any]]:
 
 
 def recorded() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """What was counted of the launches of each case (its name, what it ran on)."""
+    """What was counted of the launches of each case (its name, what it ran on).
+
+    Wavefronts are those by address where both are recorded; what the memory did is then called its passes.
+    """
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in (row for run in runs() for row in run["launches"]):
+        for op in SHARED:
+            if f"{op}_by_address" in row:
+                row[f"{op}_passes"] = row[f"{op}_wavefronts"]
+                row[f"{op}_wavefronts"] = row.pop(f"{op}_by_address")
         rows.setdefault((row["name"], row["on"]), []).append(row)
     return rows
 

@@ -1,6 +1,8 @@
 """Record what compute-sanitizer finds in the corpus of planted bugs and right kernels.
 
-    python tests/kernels/hardware/sanitizer.py [--logs DIR]     # on a machine with a GPU; writes sanitizer.json here
+    python tests/kernels/hardware/sanitizer.py [NAME...] [--logs DIR]     # on a machine with a GPU
+
+It writes sanitizer.json here. All kernels are run, or those that are named; the record keeps what it has of the others.
 
 Each kernel is run as compiled for the GPU, line numbers included. `out` arrays are left as the device gives them and
 each array is an allocation of its own, so that the tool sees what is undefined and where an array ends. Called with
@@ -9,6 +11,7 @@ each array is an allocation of its own, so that the tool sees what is undefined 
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
@@ -46,7 +49,7 @@ OPTIONS = ("--report-api-errors", "no", "--show-backtrace", "no", "--print-limit
 PATIENCE_S, SHARES = 5, 4
 
 #: Kernels of the corpus that came after the last run.
-LATER = ("histogram_shared_not_cleared",)
+LATER: tuple[str, ...] = ()
 
 CORPUS = {kernel.name: kernel for kernel in annotated.annotated(annotated.CORPUS)}
 
@@ -175,10 +178,9 @@ def verdict(name: str, result: dict[str, Any]) -> str:
     )
 
 
-def main(logs: Path) -> None:
+def main(names: Sequence[str], logs: Path) -> None:
     logs.mkdir(parents=True, exist_ok=True)
-    names = list(CORPUS)
-    shares = {(tool, n): names[n::SHARES] for tool in TOOLS for n in range(SHARES)}
+    shares = {(tool, n): names[n::SHARES] for tool in TOOLS for n in range(min(SHARES, len(names)))}
     with ThreadPoolExecutor(len(shares)) as pool:
         running = {
             key: pool.submit(examine, key[0], share, logs / f"{key[0]}-{key[1]}.log") for key, share in shares.items()
@@ -192,25 +194,31 @@ def main(logs: Path) -> None:
 
 def write(ended: dict[str, dict[str, str]], text: dict[str, str]) -> None:
     found = {tool: findings(text[tool]) for tool in TOOLS}
+    kernels = recorded()["kernels"] | {
+        name: {tool: {"ended": ended[tool][name], "found": found[tool].get(name, [])} for tool in TOOLS}
+        for name in ended["memcheck"]
+    }
     version = subprocess.run([sanitizer(), "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-1]
     record = {
         "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": gpu.device_facts(),
         "version": version,
         "options": {tool: " ".join([*options, *OPTIONS]) for tool, options in TOOLS.items()},
-        "kernels": {
-            name: {tool: {"ended": ended[tool][name], "found": found[tool].get(name, [])} for tool in TOOLS}
-            for name in CORPUS
-        },
+        "kernels": {name: kernels[name] for name in CORPUS if name in kernels},
     }
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    lines = json.dumps(record, indent=1)
+    for piece in (r'\{\s*"what"[^{}]*\}', r'\{\s*"ended": "\w*",\s*"found": \[\s*\]\s*\}'):
+        lines = re.sub(piece, lambda match: json.dumps(json.loads(match[0])), lines)
+    RECORD.write_text(lines + "\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["launch"]:
         launch_all(Path(sys.argv[2]), sys.argv[3:])
-    elif sys.argv[1:2] == ["--logs"]:
-        main(Path(sys.argv[2]))
     else:
+        arguments = argparse.ArgumentParser()
+        arguments.add_argument("names", nargs="*", metavar="NAME")
+        arguments.add_argument("--logs", type=Path)
+        given = arguments.parse_args()
         with tempfile.TemporaryDirectory() as folder:
-            main(Path(folder))
+            main(given.names or list(CORPUS), given.logs or Path(folder))

@@ -52,3 +52,64 @@ __global__ void long_words(const int* i, long long* l)
     atomicAdd((unsigned long long*)&l[i[k]], 1ull);
     if (k % 3 == 0) atomicMin(&l[k], (long long)k);
 }
+
+//! clean one_place_answered
+//@ launch one_place_answered grid=n//128 block=128
+__global__ void one_place_answered(int* counts, int* old)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    old[k] = atomicMax(counts, k);
+}
+
+//! clean one_sum_answered
+//@ launch one_sum_answered grid=n//128 block=128 args=(counts, old, 1)
+//@ launch one_sum_answered grid=n//128 block=128 args=(counts, old, 3)
+__global__ void one_sum_answered(int* counts, int* old, int every)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k % every == 0) old[k] = atomicAdd(counts, k);
+}
+
+//! clean tickets
+//@ launch tickets grid=n//128 block=128
+__global__ void tickets(int* counts, int* old)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k % 3 == 0) old[k] = atomicAdd(counts, 1);
+}
+
+//! clean bits_of_one_place
+//@ launch bits_of_one_place grid=n//128 block=128
+__global__ void bits_of_one_place(int* counts)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicOr(counts, k);
+    atomicXor(counts + 8, 1);
+}
+
+//! clean one_place_exchanged
+//@ launch one_place_exchanged grid=n//128 block=128
+__global__ void one_place_exchanged(int* counts)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicExch(counts, k);
+    atomicCAS(counts + 8, k, 7);
+}
+
+//! clean one_place_counted
+//@ launch one_place_counted grid=n//128 block=128
+__global__ void one_place_counted(int* counts)
+{
+    atomicInc((unsigned*)counts, 100);
+}
+
+//! clean long_sum
+//@ launch long_sum grid=n//128 block=128 args=(l, 1)
+//@ launch long_sum grid=n//128 block=128 args=(l, 5)
+__global__ void long_sum(long long* l, int step)
+{
+    int k = blockIdx.x * blockDim.x + threadIdx.x;
+    atomicAdd((unsigned long long*)l, (unsigned long long)k);
+    atomicAdd((unsigned long long*)l + 4, (unsigned long long)step);
+    atomicMax(l + 8, (long long)step);
+}
