@@ -323,6 +323,11 @@ def _row_mistakes(inputs: Mapping[str, np.ndarray], g: ConvGeometry) -> Iterator
     begun = [row - row[:1] if row.size else row for row in rows]
     yield "col is read from its beginning, not from where the row begins (col[j - rowptr[k]])", total(columns=begun)
     yield "col and val are read from their beginning, not from where the row begins", total(rows=begun)
+    yield (
+        "every row is summed from the first non-zero of all filters on, not from rowptr[k]",
+        total(rows=[np.arange(end) for end in rowptr[1:]]),
+    )
+    yield "a row's last, partial tile is lost: shorter rows give 0", total(rows=[row[:0] for row in rows])
     longest = max(row.size for row in rows)
     for tile in _TILES:
         if longest > tile:

@@ -1,0 +1,40 @@
+//! task: csr_free
+//! fails: csr_free.runs
+//! why: reads behind the last image where the batch is no multiple of eight
+//@ const TILE = 128
+//@ const IMAGES = 8
+//@ launch csr_images grid=(cdiv(P*Q, TILE), K, cdiv(N, IMAGES)) block=TILE
+
+__global__ void csr_images(const float* xp, const int* rowptr, const int* col, const float* val, float* y,
+                           int N, int C, int Hp, int Wp, int K, int P, int Q, int Uh, int Uw)
+{
+    __shared__ int2 tile[TILE];                         // (col, the bits of val)
+    int pq = blockIdx.x * TILE + threadIdx.x;
+    int k = blockIdx.y;
+    int n0 = blockIdx.z * IMAGES;
+    bool live = pq < P * Q;
+    const float* input = xp + (live ? pq / Q * Uh * Wp + pq % Q * Uw : 0);
+    int image[IMAGES];                                  // where each image begins; behind the last, the last again
+    #pragma unroll
+    for (int i = 0; i < IMAGES; i++) image[i] = (n0 + i) * C * Hp * Wp;
+
+    int end = rowptr[k + 1];
+    float sum[IMAGES] = {};
+    for (int j0 = rowptr[k]; j0 < end; j0 += TILE) {
+        int length = min(TILE, end - j0);
+        if (threadIdx.x < length)
+            tile[threadIdx.x] = make_int2(col[j0 + threadIdx.x], __float_as_int(val[j0 + threadIdx.x]));
+        __syncthreads();
+        #pragma unroll 2
+        for (int j = 0; j < length; j++) {
+            float weight = __int_as_float(tile[j].y);
+            const float* tap = input + tile[j].x;
+            #pragma unroll
+            for (int i = 0; i < IMAGES; i++) sum[i] += weight * tap[image[i]];
+        }
+        __syncthreads();
+    }
+    #pragma unroll
+    for (int i = 0; i < IMAGES; i++)
+        if (live && n0 + i < N) y[((n0 + i) * K + k) * P * Q + pq] = sum[i];
+}
