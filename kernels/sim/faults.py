@@ -72,7 +72,18 @@ def explain(launch: Launch, events: list[Event]) -> list[Fault]:
         first = merged.get(key)
         merged[key] = replace(first, count=first.count + fault.count) if first else fault
     # Sorting is stable: within a kind the order of execution stays.
-    return sorted(merged.values(), key=lambda f: FAULT_KINDS.index(f.kind))
+    return _cause_first(sorted(merged.values(), key=lambda f: FAULT_KINDS.index(f.kind)), list(merged.values()))
+
+
+def _cause_first(ranked: list[Fault], executed: list[Fault]) -> list[Fault]:
+    """An index that nobody wrote leads anywhere: a thread's uninitialised read stands before its access elsewhere."""
+    if not ranked or ranked[0].kind not in ("out-of-bounds", "misaligned"):
+        return ranked
+    first = ranked[0]
+    for fault in executed[: executed.index(first)]:
+        if fault.kind == "uninitialised" and (fault.thread, fault.block) == (first.thread, first.block):
+            return [fault, *(other for other in ranked if other is not fault)]
+    return ranked
 
 
 def budget_fault(launch: Launch, pc: int, thread: int, block: int, executions: list[int]) -> Fault:

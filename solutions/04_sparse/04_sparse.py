@@ -31,7 +31,7 @@
 # %%
 import numpy as np
 
-from convladder.autograde import check, measure, open_lab
+from convladder.autograde import check, measure, open_lab, time_kernel
 from convladder.autograde.faces import figures, recorded_figures
 from convladder.kernels import oracle
 
@@ -320,6 +320,9 @@ check("csr")
 
 # %%
 measure("csr")
+
+# %%
+time_kernel("csr")
 
 # %% [markdown]
 # **Prediction against measurement.** Compare the two tables. The store requests fell by the factor that you predicted, and with each store went a load of the same

@@ -29,7 +29,7 @@
 # Hints are folded, and free.
 
 # %%
-from convladder.autograde import check, measure, open_lab
+from convladder.autograde import check, measure, open_lab, time_kernel
 from convladder.autograde.faces import figures, recorded_figures
 
 open_lab("05_sparse_tiled")
@@ -223,6 +223,9 @@ check("csr_spanning")
 # %%
 measure("csr_spanning")
 
+# %%
+time_kernel("csr_spanning")
+
 # %% [markdown]
 # The price is order. Neighbouring blocks share fewer columns of `xp`, and the windows of a warp that spans two images lie far apart. On large planes, where nothing is gained, this
 # kernel is slower than the one before.
@@ -262,6 +265,9 @@ check("csr_free")
 
 # %%
 measure("csr_free")
+
+# %%
+time_kernel("csr_free")
 
 # %% [markdown]
 # The ladder's best kernel goes one step further: it stages the *input* under a band of output rows in shared memory, so that an element of `x` comes from global memory once for many filters, and it needs no

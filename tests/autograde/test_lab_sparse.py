@@ -7,14 +7,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from convladder.autograde.course import build, sample
+from convladder.autograde.course import build
 from convladder.autograde.faces import figures, recorded_figures
-from convladder.autograde.judge import counting, diagnosis, score, spec
+from convladder.autograde.judge import counting, diagnosis, spec
+from convladder.autograde.judge.kernel_task import case_symbols
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
 from convladder.kernels import compile_cuda, expression, gpu, out, plan
 from convladder.kernels.methods import ladder_source
 
-SPECS = {lab: spec.load(lab) for lab in ("04_sparse",)}
+SPECS = {lab: spec.load(lab) for lab in ("04_sparse", "05_sparse_tiled")}
 KERNELS = [(lab, t) for lab, s in SPECS.items() for t in s.tasks if isinstance(t, KernelTask) and t.ladder]
 
 
@@ -50,18 +51,6 @@ def test_rung_is_right_and_without_fault_on_every_case_of_its_task(lab: str, tas
         for _, result in plan.run(module, parsed, made.symbols, arrays, task.params):
             assert result.faults == [], case.name
         assert diagnosis.compare(output, values) is None, case.name
-
-
-def test_every_known_mistake_names_existing_checks_of_its_task(lab: str) -> None:
-    planned = {c.name for c in score.planned(SPECS[lab])}
-    for wrong in sample.mistakes(lab):
-        assert set(wrong.fails) <= planned, wrong.path.name
-        assert {check.partition(".")[0] for check in wrong.fails} == {wrong.task}, wrong.path.name
-
-
-def test_every_kernel_and_python_task_has_a_known_mistake(lab: str) -> None:
-    covered = {wrong.task for wrong in sample.mistakes(lab)}
-    assert {t.name for t in SPECS[lab].tasks if t.kind in ("kernel", "python")} <= covered
 
 
 def test_solved_explanation_keeps_to_its_words(lab: str) -> None:
@@ -106,6 +95,64 @@ def test_the_solved_explanation_of_lab_4_counts_right() -> None:
     requests, products = counted("04_sparse", "csr")["requests"], 645 * 6  # six warps a plane of 169 outputs
     for number in (requests, products):
         assert f"{number:,}".replace(",", " ") in cells["explain_crossover"]
+
+
+# ---- lab 5
+
+TILED = "05_sparse_tiled"
+
+
+def test_tiles_take_two_of_three_global_requests_away() -> None:
+    plain, tiled = (counted(TILED, "csr_tiled", rung) for rung in ("csr", "csr_tiled"))
+    of_xp = 3072 * 8  # eight warps a plane of 169 outputs, in blocks of 128
+    assert tiled["load_requests"] - of_xp < 0.05 * of_xp
+    assert plain["load_requests"] > 3 * 3072 * 6
+    assert tiled["shared_requests"] == pytest.approx(2 * of_xp, rel=0.02)
+    cell = next(c.source for c in build.solved_notebook(TILED).cells if c.id == "explain_tiles")
+    for number in (of_xp, tiled["load_requests"]):
+        assert f"{number:,}".replace(",", " ") in cell
+
+
+def test_larger_blocks_multiply_more_because_surplus_threads_do() -> None:
+    source = ladder_source("csr_tiled")
+    task = SPECS[TILED].task("csr_tiled")
+    assert isinstance(task, KernelTask)
+    made = task.problem.instance(task.case("layer").symbols, np.random.default_rng(0))
+    fmas = {}
+    for tile in (128, 1024):
+        text = source.replace("TILE = 128", f"TILE = {tile}")
+        parsed = plan.parse(text)
+        arrays = {**made.inputs, "y": out(np.empty(made.outputs[0].expected.shape, np.float32))}
+        module = compile_cuda(text, options=parsed.options())
+        ((_, result),) = plan.run(module, parsed, made.symbols, arrays, task.params)
+        fmas[tile] = result.counters.fmas
+    assert 3072 * 169 / fmas[1024] == pytest.approx(expected(TILED, "predict_useful_1024"), rel=0.01)
+    assert 3072 * 169 / fmas[128] == pytest.approx(expected(TILED, "predict_useful_128"), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "before"),
+    [
+        ("csr_tiled", "loads", "csr"),
+        ("csr_spanning", "surplus", "csr_tiled"),
+        ("csr_free", "requests", "csr_spanning"),
+    ],
+)
+def test_rung_meets_its_threshold_with_a_margin_and_the_one_before_misses_it(task: str, name: str, before: str) -> None:
+    found = SPECS[TILED].task(task)
+    assert isinstance(found, KernelTask)
+    threshold = next(t for t in found.counters if t.name == name)
+    symbols = case_symbols(found.problem, found.case(threshold.case))
+    limit = float(expression.evaluate(threshold.limit, symbols))
+    assert expression.evaluate(threshold.value, counted(TILED, task, found.ladder or "")) < 0.9 * limit
+    assert expression.evaluate(threshold.value, counted(TILED, task, before)) > 1.2 * limit
+
+
+def test_eight_images_ask_memory_about_as_often_as_predicted() -> None:
+    images = counted(TILED, "csr_free", "csr_images")
+    products = 16 * 320 * 8  # images, non-zeros, warps a plane of 256 outputs
+    asked = (images["requests"] + images["shared_requests"]) / products
+    assert asked == pytest.approx(expected(TILED, "predict_requests"), rel=0.05)
 
 
 # ---- figures

@@ -219,6 +219,17 @@ def test_faults_are_ranked_causes_first(engine):
     assert [f.kind for f in out.faults] == ["out-of-bounds", "global-race", "uninitialised"]
 
 
+def test_an_index_that_nobody_wrote_is_named_before_the_access_that_it_leads_to(engine):
+    source = """extern "C" __global__ void k(const float* x, float* y) {
+        __shared__ int place[64];
+        if (threadIdx.x < 40) place[threadIdx.x] = threadIdx.x;
+        __syncthreads();
+        y[threadIdx.x] = x[place[threadIdx.x]]; }"""
+    faults = engine.run(source, 1, 64, {"x": floats(64), "y": np.zeros(64, np.float32)}).faults
+    assert [f.kind for f in faults[:2]] == ["uninitialised", "out-of-bounds"]
+    assert (faults[0].array, faults[0].thread) == ("place", (40, 0, 0))
+
+
 def test_without_checks_nothing_is_reported_and_memory_stays_safe(engine):
     source = 'extern "C" __global__ void k(float* y, long long n) { y[threadIdx.x + n] = 1; y[threadIdx.x] = 2; }'
     for n in (2**35, -40, 2**61 // 4):
