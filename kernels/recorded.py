@@ -27,6 +27,11 @@ def load(suite: str, device: str | None = None, folder: Path = _FOLDER) -> list[
     return [json.loads(file.read_text(encoding="utf-8")) for file in found if file.is_file()]
 
 
+def is_repository() -> bool:
+    """Whether records are kept in a working tree, not in an installation that the next one overwrites."""
+    return (_FOLDER.resolve().parents[1] / "pyproject.toml").is_file()
+
+
 def save(record: dict[str, Any], file: Path) -> None:
     """Write a record, one case a line, so that two records can be compared as text."""
     head = {key: value for key, value in record.items() if key != "cases"}

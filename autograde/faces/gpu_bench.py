@@ -12,15 +12,20 @@ from rich.table import Table
 from ...kernels import recorded
 from ...kernels.bench import claims, compare, headers, plots, readme, tables
 from ...kernels.bench.cases import SUITES
-from ...kernels.errors import BackendError
+from ...kernels.errors import ArgumentError, BackendError
 from .terminal import print_whole
 
 
 def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
     """Measure a suite here, or take what is recorded of it; show it, and write what is asked for.
 
-    Raises BackendError where there is no GPU and nothing is recorded.
+    Raises BackendError where there is no GPU and nothing is recorded, ArgumentError where nothing can be kept.
     """
+    if keep and not recorded.is_repository():
+        raise ArgumentError(
+            "--keep writes into kernels/records of the repository, but convladder runs from an installation here: "
+            "take --out FILE, or install it with `pip install -e` from the repository"
+        )
     records = recorded.load(suite) if kept else [_measured(suite, console)]
     if not records:
         raise BackendError(f"nothing is recorded of the suite {suite}: run `convladder bench {suite} --keep` on a GPU")

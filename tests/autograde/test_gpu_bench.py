@@ -19,3 +19,10 @@ def test_a_recorded_suite_is_printed_with_every_digit_on_a_narrow_screen(suite: 
     device = recorded.load(suite)[0]["device"]["device"]
     assert result.output.startswith(f"recorded on {device}")
     assert not re.search(r"(?<!\S)[\d.]+…", result.output)
+
+
+def test_an_installation_keeps_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "is_repository", lambda: False)
+    result = CliRunner().invoke(main, ["bench", "gemm", "--keep"])
+    assert result.exit_code != 0
+    assert "take --out FILE" in result.output
