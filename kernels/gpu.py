@@ -132,8 +132,8 @@ _FP32_LANES = {
 
 
 def allow_shared(function: Any, shared: int) -> None:
-    """Let a loaded kernel have `shared` bytes of dynamic shared memory; above 48 KiB the driver wants to be asked."""
-    if shared > 48 * 1024:
+    """Let a kernel have `shared` bytes of dynamic shared memory: above 48 KiB, static too, the driver must be asked."""
+    if shared:
         from cupy_backends.cuda.api import driver
 
         driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared)
