@@ -135,7 +135,7 @@ def _sparse() -> Iterator[Case]:
         about: dict[str, str | int | float] = {"steps of": layer.name}
         yield Case(f"steps of {alone.name}", alone.batch(PAPER_BATCH), STEP_WAYS, alone.nnz, "random", about=about)
         size = alone.nnz / (1 - alone.sparsity)
-        ways = (*BEST_SPARSE, "cudnn fp32 nchw", "cublas batched")
+        ways = (*BEST_SPARSE, *CUDNN[:2], "cublas batched")
         for sparsity in SWEEP:
             about = {"sweep": layer.name, "sparsity": sparsity}
             name, nnz = f"sweep of {alone.name} at {sparsity:.0%}", round(size * (1 - sparsity))

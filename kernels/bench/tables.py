@@ -85,7 +85,8 @@ def ratio(slow: Row | None, fast: Row | None) -> str:
 # ---- direct
 
 CUDNN_FP32 = ("cudnn fp32 nchw", "cudnn fp32 nhwc")
-CUDNN_ANY = (*CUDNN_FP32, "cudnn tf32 nchw", "cudnn tf32 nhwc")
+CUDNN_TF32 = ("cudnn tf32 nchw", "cudnn tf32 nhwc")
+CUDNN_ANY = (*CUDNN_FP32, *CUDNN_TF32)
 
 
 def _direct(rows: list[Row], empty_us: float) -> Iterator[Table]:
@@ -216,11 +217,6 @@ def _longest_kernels(rows: list[Row]) -> Table:
 # ---- sparse layers
 
 
-def _cudnn_named(rows: list[Row]) -> str:
-    """What the cuDNN column holds: the better of its layouts, where both were timed."""
-    return "cuDNN FP32" if timed(rows, way="cudnn fp32 nhwc") else "cuDNN FP32 NCHW"
-
-
 CUBLAS = ("cublas batched", "cublas image")
 CUSPARSE = ("cusparse batched", "cusparse image")
 
@@ -234,8 +230,8 @@ def layers_of(rows: list[Row], network: str, pattern: str = "random") -> Iterato
 def _sparse(rows: list[Row]) -> Iterator[Table]:
     columns = (
         "layer", "zeros", "csr_global, ms", "csr", "csr_tiled", "best rung, ms", "which", "of its loads",
-        "cuBLAS batched", "by image", "cuSPARSE", _cudnn_named(rows), "batched cuBLAS / best", "cuSPARSE / best",
-        "uneven rows",
+        "cuBLAS batched", "by image", "cuSPARSE", "cuDNN FP32", "cuDNN TF32 NHWC", "batched cuBLAS / best",
+        "cuSPARSE / best", "cuDNN FP32 / best", "uneven rows",
     )  # fmt: skip
     for network in values(rows, "network"):
         lines = []
@@ -244,13 +240,13 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
             uneven = best(timed(rows, network=network, layer=layer, pattern="uneven"), SPARSE_RUNGS)
             ways = [best(here, (way,)) for way in ("csr_global", "csr", "csr_tiled")]
             batched, image = (best(here, (way,)) for way in CUBLAS)
-            cusparse, cudnn = best(here, CUSPARSE), best(here, CUDNN_FP32)
+            cusparse, cudnn, tf32 = best(here, CUSPARSE), best(here, CUDNN_FP32), best(here, CUDNN_TF32)
             lines.append(
                 (
                     layer, f"{here[0]['sparsity']:.1%}", *map(_ms, ways), _ms(mine), mine["way"] if mine else "–",
                     f"{mine['percent_of_loads']:.0f} %" if mine and "percent_of_loads" in mine else "–",
-                    *map(_ms, (batched, image, cusparse, cudnn)), ratio(batched, mine), ratio(cusparse, mine),
-                    _ms(uneven),
+                    *map(_ms, (batched, image, cusparse, cudnn, tf32)),
+                    *(ratio(way, mine) for way in (batched, cusparse, cudnn)), _ms(uneven),
                 )
             )  # fmt: skip
         yield Table(f"{NETWORKS.get(network, network)}, batch {values(rows, 'batch')[0]}", columns, tuple(lines))
@@ -274,18 +270,34 @@ def networks_of(record: Record) -> Table:
 
 def _networks(rows: list[Row]) -> Table:
     """Each network's sparse layers together, and the geometric mean of the ratios of its layers."""
-    columns = (
-        "network", "layers", "best rungs, ms", "cuBLAS batched", "by image", "cuSPARSE", _cudnn_named(rows),
-        "batched cuBLAS / best: all, mean, least", "cuSPARSE / best: all, mean, least",
-    )  # fmt: skip
+    ways = {
+        "best rungs, ms": SPARSE_RUNGS, "cuBLAS batched": ("cublas batched",), "by image": ("cublas image",),
+        "cuSPARSE": CUSPARSE, "cuDNN FP32": CUDNN_FP32, "cuDNN TF32 NHWC": CUDNN_TF32,
+    }  # fmt: skip
+    beside = {"batched cuBLAS": ("cublas batched",), "cuSPARSE": CUSPARSE, "cuDNN FP32": CUDNN_FP32}
     lines = []
+    for name, layers in _named_layers(rows):
+        sums = [total_us(layers, choice) for choice in ways.values()]
+        if layers and sums[0]:
+            cells = [f"{s / 1e3:.2f}" if s else "–" for s in sums]
+            wins = sum(gain > 1 for gain in speedups(layers, CUDNN_TF32))
+            lines.append(
+                (name, str(len(layers)), *cells, *(_against(layers, other) for other in beside.values()), str(wins))
+            )
+    columns = (
+        "network", "layers", *ways, *(f"{name} / best: all, mean, least" for name in beside), "layers faster than TF32",
+    )  # fmt: skip
+    return Table("Sparse layers of a network together, batch 128", columns, tuple(lines))
+
+
+def _named_layers(rows: list[Row]) -> Iterator[tuple[str, list[list[Row]]]]:
+    """The layers of each network; and where some have groups, those that the paper prints without them."""
     for network, name in NETWORKS.items():
-        found = [here for layer, here in layers_of(rows, network) if "ungrouped" not in layer]
-        sums = [total_us(found, ways) for ways in (SPARSE_RUNGS, *((w,) for w in CUBLAS), CUSPARSE, CUDNN_FP32)]
-        if found and sums[0]:
-            against = (_against(found, ("cublas batched",)), _against(found, CUSPARSE))
-            lines.append((name, str(len(found)), *(f"{s / 1e3:.2f}" if s else "–" for s in sums), *against))
-    return Table("Sparse layers of a network together", columns, tuple(lines))
+        found = dict(layers_of(rows, network))
+        grouped = {layer.removesuffix(" ungrouped") for layer in found if layer.endswith(" ungrouped")}
+        yield name, [here for layer, here in found.items() if not layer.endswith(" ungrouped")]
+        if grouped:
+            yield f"{name}, ungrouped", [here for layer, here in found.items() if layer not in grouped]
 
 
 def total_us(layers: list[list[Row]], ways: Iterable[str]) -> float:
@@ -312,7 +324,7 @@ def _against(layers: list[list[Row]], ways: Iterable[str]) -> str:
 def _batch(rows: list[Row]) -> Iterator[Table]:
     ways = {
         "best rungs, ms": SPARSE_RUNGS, "cuBLAS batched": ("cublas batched",), "cuBLAS by image": ("cublas image",),
-        "cuSPARSE": CUSPARSE, _cudnn_named(rows): CUDNN_FP32,
+        "cuSPARSE": CUSPARSE, "cuDNN FP32": CUDNN_FP32,
     }  # fmt: skip
     lines = []
     for images, layers in batches(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
@@ -9,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import cublas, cudnn, cusparse, plan, rungs, workloads
+from .. import cublas, cudnn, cusparse, oracle, plan, rungs, workloads
 from ..gpu import cupy_module
 from ..launch import Module, Ready, compile_cuda, out
 from ..layouts import csr
 from ..stopwatch import Work
 from .cases import Case
+
+#: Elements of each result that are compared with the float64 reference.
+_CHECKED = 2000
 
 
 @dataclass
@@ -55,6 +59,13 @@ class Problem:
     def x(self) -> np.ndarray:
         """The input of the first call, on the host."""
         return self.arrays(0).x.get()
+
+    @cached_property
+    def reference(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the first call: which elements are checked (flat indices), their values, their bounds."""
+        g = self.case.geometry
+        elements = np.random.default_rng(7).integers(0, math.prod(g.y_shape), _CHECKED)
+        return elements, *oracle.at(elements, self.x, self.w, g.stride, g.pad, g.dilation, g.groups)
 
     def maker(self, way: str) -> Callable[[Arrays], Work]:
         return partial(self._work, way)
