@@ -171,7 +171,7 @@ def fastest(geometry: ConvGeometry, precision: Precision = "fp32") -> Convolutio
     """The fastest way to convolve arrays with channels first, in either layout, conversions counted.
 
     Strict float32 plans for grouped convolutions may be several times as fast with channels last. Searched for once on
-    each device; layouts are compared in the forward direction only. Raises what Convolution raises.
+    each device. Raises what Convolution raises.
     """
     frontend()
     return _compared(cupy_module().cuda.Device().id, geometry, precision)
