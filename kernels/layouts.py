@@ -154,9 +154,9 @@ PLAIN_COLUMN = "(c*R + r)*S + s"
 
 @dataclass(frozen=True)
 class Csr:
-    """A sparse K-row matrix: filter k's non-zeros are val[rowptr[k] .. rowptr[k+1]-1], at the columns col.
+    """A sparse matrix: row k's non-zeros are val[rowptr[k] .. rowptr[k+1]-1], at the columns col.
 
-    rowptr (K+1,) int32;  col (nnz,) int32, ascending in each row;  val (nnz,) float32
+    rowptr (rows + 1,) int32;  col (nnz,) int32, ascending in each row;  val (nnz,) float32
     """
 
     rowptr: np.ndarray
@@ -172,23 +172,33 @@ class Csr:
         return np.stack([self.col, self.val.view(np.int32)], axis=1)
 
 
-def csr(w: np.ndarray, groups: int = 1, column: str = PLAIN_COLUMN, symbols: Mapping[str, Any] | None = None) -> Csr:
+def csr(
+    w: np.ndarray,
+    groups: int = 1,
+    column: str = PLAIN_COLUMN,
+    symbols: Mapping[str, Any] | None = None,
+    row: str = "k",
+) -> Csr:
     """The non-zeros of w (K, C/groups, R, S) float32 as CSR, one row a filter.
 
-    column   where weight (c, r, s) stands in its row, an expression over c (of all C channels), r, s and `symbols`
-    symbols  what `column` may name besides R and S
+    column   where weight (k, c, r, s) stands in its row: an expression over k, c (of all C channels), r, s
+    symbols  what it may name besides these and K, R and S
+    row      in which row it stands, likewise; the last weight stands in the last row
     Raises GeometryError where a column or the number of non-zeros does not fit into an int32. Source: sparse paper, 2.2
     (plain); stretched to the padded input, section 3.1, the column is (c Hp + r dil) Wp + s dil.
     """
     K, channels, R, S = w.shape
     k, c, r, s = (index.astype(np.int64) for index in np.nonzero(w))
     c += k // (K // groups) * channels
-    named = {**(symbols or {}), "R": R, "S": S, "c": c, "r": r, "s": s}
-    col = np.broadcast_to(expression.evaluate(column, named), k.shape)
+    named = {**(symbols or {}), "K": K, "R": R, "S": S}
+    last = expression.evaluate(row, {**named, "k": K - 1, "c": channels * groups - 1, "r": R - 1, "s": S - 1})
+    named |= {"k": k, "c": c, "r": r, "s": s}
+    rows, col = (np.broadcast_to(expression.evaluate(text, named), k.shape) for text in (row, column))
     if k.size >= 2**31 or col.max(initial=0) >= 2**31:
         raise GeometryError(f"the weights have {k.size} non-zeros and columns up to {col.max()}: both must be < 2^31")
-    rowptr = np.searchsorted(k, np.arange(K + 1))
-    return Csr(rowptr.astype(np.int32), col.astype(np.int32), w[w != 0])
+    order = np.argsort(rows, kind="stable")
+    rowptr = np.searchsorted(rows[order], np.arange(last + 2))
+    return Csr(rowptr.astype(np.int32), col[order].astype(np.int32), w[w != 0][order])
 
 
 def csr_arrays(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

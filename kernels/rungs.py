@@ -31,12 +31,14 @@ class Route:
 
     lines   what its plan says before the rungs
     steps   rungs that run before it
-    column  the column of weight (c, r, s) in CSR, an expression, c counted over all C channels; None: w stays dense
+    column  the column of weight (k, c, r, s) in CSR, an expression, c counted over all C channels; None: w stays dense
+    row     its row
     """
 
     lines: str = ""
     steps: tuple[str, ...] = ()
     column: str | None = None
+    row: str = "k"
 
 
 DIRECT = Route()
@@ -71,7 +73,10 @@ STRETCHED = Route(
 )
 
 #: Sparse weights, their columns those of the input as csr_staged lays it out in shared memory.
-STAGED = Route(column="(c % channels*rows + r*dilh)*pitch + s*dilw")
+STAGED = Route(
+    column="(c % channels % slab*rows + r*dilh)*pitch + s*dilw",
+    row="c % channels // slab*K + k",
+)
 
 #: Rungs that prepare what others take, and are no convolution by themselves.
 STEPS = ("im2col_rows", "im2col", "pad", "stretch_filter", "stretch")
@@ -196,8 +201,9 @@ def convolution(name: str, geometry: ConvGeometry, x: Any, w: Any, y: Any, on: B
     module, parsed = convolution_module(name, on)
     symbols = {**geometry.symbols(), **device_symbols(on)}
     arrays = {"x": x, "w": w, "y": out(y)}
-    if (column := LADDER[name].column) is not None:
-        sparse = csr(_on_host(w), geometry.groups, column, parsed.names(symbols))
+    route = LADDER[name]
+    if route.column is not None:
+        sparse = csr(_on_host(w), geometry.groups, route.column, parsed.names(symbols), route.row)
         symbols["nnz"] = sparse.nnz
         forms = {"rowptr": sparse.rowptr, "col": sparse.col, "val": sparse.val, "entries": sparse.entries()}
         arrays |= {form: _beside(x, array) for form, array in forms.items()}

@@ -181,7 +181,8 @@ def _steps(rows: list[Row]) -> Iterator[Verdict]:
             yield Verdict(
                 "tiles in shared memory make the base kernel 46.7/41.1/41.5/42.6 % faster on conv2 to conv5",
                 "sparse paper, 4.1",
-                f"AlexNet {grouping}: a register for the sum gives {register}; the tiles by themselves {tiles}",
+                f"AlexNet {grouping}: a register for the sum gives {register}; tiles, in blocks cut to the output, "
+                f"{tiles}",
             )
 
 

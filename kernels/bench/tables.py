@@ -263,6 +263,15 @@ def _steps_table(rows: list[Row]) -> Table:
     return Table("Steps before a rung, µs (share of the bandwidth)", columns, tuple(lines))
 
 
+def losses(record: Record) -> str:
+    """Of the suite `sparse`, the layers on which cuDNN in strict FP32 is faster than every rung; empty: none."""
+    found = []
+    for network, name in NETWORKS.items():
+        slower = [layer for layer, here in layers_of(rows(record), network) if min(speedups([here], CUDNN_FP32)) < 1]
+        found += [f"{name}: {', '.join(slower)}"] * bool(slower)
+    return "; ".join(found)
+
+
 def networks_of(record: Record) -> Table:
     """Of the suite `sparse`, what its networks came to."""
     return _networks(rows(record))

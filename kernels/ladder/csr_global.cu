@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, stored nnz/K + 1 times an element
  * launch       grid (cdiv(P*Q, 128), K, N), block 128
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 6.02, 2.44 ms; lowered, cuBLAS: 1.83, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 6.00, 2.43 ms; lowered, cuBLAS: 1.84, 1.13
  * a base rung, the loop as the paper lists it: each non-zero is a load of y, a load of xp, a store of y, since the
  * compiler cannot know that y and xp do not overlap.
  * Source: sparse paper, section 3.2, process two (its index slips put right).

@@ -98,11 +98,16 @@ def test_verdicts_follow_the_figures():
     made = record("sparse", lambda case, way: slow.get(way, 1.0) if way in LADDER else 3.0)
     steps = [v.measured for v in claims.verdicts(made) if "46.7" in v.claim]
     assert [text.partition(":")[0] for text in steps] == ["AlexNet with groups", "AlexNet ungrouped"]
-    assert all("gives +100 %, +100 %, +100 %, +100 %; the tiles by themselves +100 %" in text for text in steps)
+    assert all("gives +100 %, +100 %, +100 %, +100 %; tiles, in blocks cut to the output, +1" in text for text in steps)
     direct = record("direct", lambda case, way: 1.0 if way in LADDER else 2.0)
     told = {v.claim: v.measured for v in claims.verdicts(direct)}
     assert told["hand-written kernels are faster than cuDNN on inputs of 31 to 511"].startswith("holds")
     assert told["cuDNN is about 6 times as fast on large inputs"].startswith("does not hold")
+
+
+def test_layers_on_which_cudnn_is_faster_are_named():
+    made = record("sparse", lambda case, way: 2.0 if way in LADDER and case.about.get("layer") == "conv3" else 1.5)
+    assert tables.losses(made) == "AlexNet: conv3"
 
 
 def test_limits_follow_from_bytes_and_operations():

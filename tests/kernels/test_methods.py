@@ -110,16 +110,18 @@ def test_sparse_rungs_convolve_any_sparsity(method, sparsity, on):
         ConvGeometry(N=1, C=4, H=2, W=600, K=2, R=3, S=1, pad=(60, 0)),  # some bands lie in the padding
         ConvGeometry(N=1, C=1, H=70, W=90, K=2, R=3, S=3, stride=(1, 2), pad=(1, 1), dilation=(2, 1)),  # many points
         ConvGeometry(N=1, C=2, H=3, W=3, K=150, R=1, S=1),  # more filters than blocks
+        ConvGeometry(N=1, C=260, H=17, W=17, K=6, R=3, S=3, pad=(1, 1), groups=2),  # a small image in two phases
+        ConvGeometry(N=2, C=160, H=7, W=7, K=3, R=3, S=3, pad=(1, 1)),  # above 48 KiB with the static memory only
     ],
-    ids=["bands", "residents", "padding", "points", "filters"],
+    ids=["bands", "residents", "padding", "points", "filters", "phases", "static"],
 )
 def test_staging_cuts_the_input_into_bands(g, on):
     assert_convolves(g, "csr_staged", on, sparsity=0.9)
 
 
 def test_an_input_row_that_shared_memory_cannot_hold_is_refused():
-    with pytest.raises(GeometryError, match=r"csr_staged needs .* <= SHARED // 4 - 63; here .* SHARED = 166912"):
-        conv2d(np.zeros((1, 512, 3, 512), np.float32), np.zeros((1, 512, 3, 3), np.float32), method="csr_staged")
+    with pytest.raises(GeometryError, match=r"csr_staged needs .* <= room; here .* W = 20000"):
+        conv2d(np.zeros((1, 1, 3, 20000), np.float32), np.zeros((1, 1, 3, 3), np.float32), method="csr_staged")
 
 
 def sizes(least, most):

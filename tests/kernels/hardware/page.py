@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import annotated
+import bounds
 import record
 import sanitizer
 
@@ -41,7 +42,7 @@ def page() -> str:
     right = kinds.pop("")
     return f"""# The engine beside the hardware
 
-Written by `page.py` from `counters.json` and `sanitizer.json`; do not edit.
+Written by `page.py` from `counters.json`, `sanitizer.json` and `bounds.json`; do not edit.
 
 ## Counters
 
@@ -77,7 +78,32 @@ Found by any of its tools, of those planted:
 {bullets(f"{kind}: {sum(hits)} of {len(hits)}" for kind, hits in kinds.items())}
 
 Of the {len(right)} right kernels it blames {sum(right)}, the engine none.
+
+## What bounds the sparse rungs
+
+What Nsight Compute measured of them on an {bounds.recorded()["device"]["device"]}, {bounds.BATCH} images: how busy
+units are, in per cent of their peak, and what warps wait for: the three greatest, in warps that wait in each cycle in
+which a scheduler issues. The pipe of shared memory and of the first-level cache moves one word a lane and cycle, so
+csr_staged reaches its limit of one load a multiply-add where that pipe is always busy; what the non-zeros take of it
+and the start and the end of the blocks, when few warps run, are the rest.
+
+{table(["rung", "layer", "µs", *BUSY, "warps wait for"], bound_rows())}
 """
+
+
+#: Units of the record of bounds.
+BUSY = {
+    "DRAM": "dram", "L2": "l2", "load/store pipe": "load_store", "FMA pipe": "fma", "issue slots": "issue",
+    "warps resident": "warps",
+}  # fmt: skip
+
+
+def bound_rows() -> Iterator[list[str]]:
+    for row in bounds.recorded()["launches"]:
+        waits = sorted(((row[stall], stall) for stall in bounds.STALLS), reverse=True)[:3]
+        said = ", ".join(f"{stall.replace('_', ' ')} {share:.1f}" for share, stall in waits)
+        busy = [f"{row[unit]:.0f}" for unit in BUSY.values()]
+        yield [row["rung"], f"{row['network']} {row['layer']}", f"{row['ns'] / 1000:.0f}", *busy, said]
 
 
 def counter_rows() -> Iterator[list[str]]:

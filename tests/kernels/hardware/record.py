@@ -48,7 +48,6 @@ _JOINED = {"shared_load_wavefronts": "neighbouring loads are joined into wider o
 UNLIKE: dict[str | tuple[str, str], dict[str, str]] = {
     "gemm_shared": _JOINED,
     "csr_tiled": _JOINED,
-    ("csr_staged", "wide"): {"shared_store_wavefronts": "a warp that is ready takes the next rows, here as there"},
 }
 
 _GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
