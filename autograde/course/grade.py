@@ -6,6 +6,9 @@ A class lives in one folder, OUT:
     timing.json            which timing targets this class's GPU can time; measured once, where timing is measured
     handed_in/             what was in an archive of submissions; unpacked anew by each run
     records/STUDENT.json   everything known of a submission (the audit record; not for students)
+    proposed/STUDENT.json  where grades that are given already would change: what they would become
+    history/STUDENT.N.json records that were replaced by others with another grade, or for a reason
+    run.json               from where and how the class was graded last
     grades.csv             one row a student
 
 Whoever draws pages from the records writes them beside these.
@@ -14,6 +17,7 @@ Whoever draws pages from the records writes them beside these.
 from __future__ import annotations
 
 import csv
+import difflib
 import hashlib
 import io
 import json
@@ -21,7 +25,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,9 +40,10 @@ from ..judge.sandbox import SandboxPolicy, open_worker
 from ..judge.spec import Spec
 from ..judge.timing import Gain
 from . import collect, pool
+from . import course as courses
 from .collect import Entry, find_submissions
 from .course import Course
-from .grades import Grades, GradingError, display_name, file_stem, write_atomically
+from .grades import Change, Grades, GradingError, display_name, file_stem, write_atomically
 
 try:
     import fcntl
@@ -54,7 +59,9 @@ class Settings:
     timing    "measured" (needs on="gpu"), "counters" or "off"
     explain   whether explanations count
     sandbox   "bwrap", or "none" for work that is trusted
-    force     judge again what has a valid record
+    force     judge again what has a valid record, every task of it
+    hold      let no grade that is given already change: keep what it would become in proposed/, and say so. The next
+              run without `hold` puts these in force. A notebook that was handed in anew is none of them
     limit_s   wall-clock after which one submission's process is stopped
     """
 
@@ -64,6 +71,7 @@ class Settings:
     sandbox: str = "bwrap"
     workers: int = 1
     force: bool = False
+    hold: bool = False
     limit_s: float = 900.0
 
 
@@ -143,7 +151,7 @@ def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
         and (record.lab, record.on, record.timing) == (job.lab, job.settings.on, job.settings.timing)
         and (record.sha256, record.spec_sha256) == (sha256_of(job.entry.notebook), job.spec_sha256)
         and all(record.environment.get(mark, "") == value for mark, value in job.marks().items())
-        and (job.settings.sandbox == "none" or record.sandbox == job.settings.sandbox)
+        and job._is_trusted(record)
     )
 
 
@@ -172,6 +180,7 @@ class _Job:
     settings: Settings
     course: Course | None = None
     gains: Mapping[str, Gain] = field(default_factory=dict)
+    earlier: SubmissionRecord | None = None
 
     def spec(self) -> Spec:
         return _spec(self.lab, self.specs_dir, self.course)
@@ -196,9 +205,14 @@ class _Job:
             hidden=True,
             secret=self.secret,
             sandbox=SandboxPolicy(self.settings.sandbox, gpu=self.settings.on == "gpu"),  # type: ignore[arg-type]
+            earlier=self.earlier if self._is_trusted(self.earlier) and not self.settings.force else None,
         )
         record.environment |= self.marks()
         return record
+
+    def _is_trusted(self, record: SubmissionRecord | None) -> bool:
+        """Whether a record was made where student text could not reach it."""
+        return record is not None and (self.settings.sandbox == "none" or record.sandbox == self.settings.sandbox)
 
     def nothing(self, problem: str, unfinished: str = "") -> SubmissionRecord:
         """A record of what was not judged: every check is there, every score 0. `unfinished`: try again next time."""
@@ -286,28 +300,34 @@ def grade_class(
         secret = class_secret(out, lab)
         gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
         jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings, course, gains) for entry in entries]
+        write_atomically(out / "run.json", _run(folder, settings, course))
         records: dict[str, SubmissionRecord] = {}
+        changes: list[Change] = []
 
         def finished(job: _Job, record: SubmissionRecord, kept: bool) -> None:
-            records[job.entry.student] = record
-            if _set_times(record, job.entry, course) or not kept:
-                write_atomically(record_path(out, record.student), record.to_json(), mode=0o600)
+            _set_times(record, job.entry, course)
+            change = store(out, record, hold=settings.hold)
+            changes.extend([change] if change else [])
+            records[job.entry.student] = change.before if change and settings.hold else record
             if watch is not None:
-                watch(len(records), len(jobs), record, kept)
+                watch(len(records), len(jobs), records[job.entry.student], kept)
 
         open_jobs = []
         for job in jobs:
-            known = None if settings.force else read_record(record_path(out, job.entry.student))
-            if known is not None and _still_valid(known, job):
-                finished(job, known, kept=True)
+            known = read_record(record_path(out, job.entry.student))
+            proposed = read_record(_proposed_path(out, job.entry.student))
+            found = next((r for r in (proposed, known) if r is not None and _still_valid(r, job)), None)
+            if found is not None and not settings.force:
+                finished(job, found, kept=True)
             else:
-                open_jobs.append(job)
+                open_jobs.append(replace(job, earlier=known))
         kept = len(records)
         for job, record in _judge_all(open_jobs, settings):
             finished(job, record, kept=False)
         grades = Grades(
             lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records),
             [entry.student for entry in missing], unlisted, [entry.student for entry in entries if entry.late],
+            changes, settings.hold,
         )  # fmt: skip
         write_atomically(out / "grades.csv", to_csv(grades.records, course))
     return grades
@@ -331,12 +351,89 @@ def judge_one(
     gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
     job = _Job(entry, lab, None, spec.sha256, secret, settings, course, gains)
     path = record_path(out, entry.student)
-    known = None if settings.force else read_record(path)
-    kept = known is not None and _still_valid(known, job)
+    known = read_record(path)
+    kept = known is not None and _still_valid(known, job) and not settings.force
+    job = replace(job, earlier=known)
     record = known if known is not None and kept else next(record for _, record in _judge_all([job], settings))
-    if _set_times(record, entry, course) or not kept:
-        write_atomically(path, record.to_json(), mode=0o600)
+    _set_times(record, entry, course)
+    store(out, record)
     return record
+
+
+def _run(folder: Path, settings: Settings, course: Course | None) -> str:
+    """run.json: what a later `regrade` needs to judge as the class was judged."""
+    body = {"submissions": str(folder.resolve()), "course": str(course.path.resolve()) if course is not None else ""}
+    kept = {name: value for name, value in asdict(settings).items() if name not in ("workers", "force", "hold")}
+    return json.dumps({**body, "settings": kept}, indent=1) + "\n"
+
+
+def last_run(out: Path) -> tuple[Path, Settings, Course | None]:
+    """From where, how and by whose rules a class was graded last. Raises GradingError where it was not."""
+    try:
+        body = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        course = courses.load(body["course"]) if body["course"] else None
+        return Path(body["submissions"]), Settings(**body["settings"]), course
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise GradingError(f"{out} does not say how its class was graded ({error}): grade the class first.") from error
+
+
+def regrade(lab: str, student: str, reason: str, out: Path) -> Change | None:
+    """Judge one student's notebook once more, every task of it, with the seeds and rules of the class.
+
+    reason  why: it is kept with the new record, and the record before stays in history/
+    Returns how the grade changed, None where it did not. Raises GradingError where the student cannot be judged again.
+    """
+    folder, settings, course = last_run(out)
+    _require_gpu(settings)
+    with locked(out):
+        entries, _ = find_submissions(folder, lab, skip=out)
+        entry = next((e for e in entries if e.student == student), None)
+        if entry is None:
+            close = difflib.get_close_matches(student, [e.student for e in entries], 1)
+            meant = f": did you mean {close[0]}?" if close else ""
+            raise GradingError(f"{folder} holds nothing of {student}{meant}")
+        secret, spec = class_secret(out, lab), _spec(lab, None, course)
+        gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
+        job = _Job(entry, lab, None, spec.sha256, secret, replace(settings, force=True), course, gains)
+        record = next(record for _, record in _judge_all([job], settings))
+        if "unfinished" in record.environment:
+            raise GradingError(f"{student} was not judged, and the grade is what it was: {' '.join(record.problems)}")
+        record.environment["reason"] = reason
+        _set_times(record, entry, course)
+        return store(out, record, reason=reason)
+
+
+# --- Records that replace others -----------------------------------------------------------------
+
+
+def _proposed_path(out: Path, student: str) -> Path:
+    return out / "proposed" / f"{file_stem(student)}.json"
+
+
+def store(out: Path, record: SubmissionRecord, *, hold: bool = False, reason: str = "") -> Change | None:
+    """Put a record in force, and keep the one before in history/ if its grade was another one.
+
+    hold    where a grade that is given already would change, only propose it
+    reason  why it is judged again: then what was before is kept in any case
+    Returns how a grade changed that the same notebook had already been given.
+    """
+    path, proposed = record_path(out, record.student), _proposed_path(out, record.student)
+    text, before = record.to_json(), read_record(path)
+    change = Change.between(before, record) if before is not None else None
+    if change is not None and hold:
+        proposed.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(proposed, text, mode=0o600)
+        return change
+    if before is not None and (change is not None or reason):
+        history = out / "history"
+        history.mkdir(mode=0o700, exist_ok=True)
+        numbers = [int(p.stem.rpartition(".")[2]) for p in history.glob(f"{path.stem}.*.json")]
+        write_atomically(history / f"{path.stem}.{max(numbers, default=0) + 1}.json", before.to_json(), mode=0o600)
+    if before is None or before.to_json() != text:
+        write_atomically(path, text, mode=0o600)
+    with suppress(FileNotFoundError):
+        proposed.unlink()
+    return change
 
 
 def _require_gpu(settings: Settings) -> None:
@@ -374,15 +471,13 @@ def _gains(out: Path, spec: Spec, secret: bytes, settings: Settings) -> dict[str
     return gains
 
 
-def _set_times(record: SubmissionRecord, entry: Entry, course: Course | None) -> bool:
-    """Write into a record when it was handed in, when it was due and what that costs; whether it changed anything."""
-    before = (record.submitted, record.deadline, record.penalty)
+def _set_times(record: SubmissionRecord, entry: Entry, course: Course | None) -> None:
+    """Write into a record when it was handed in, when it was due and what that costs."""
     due = course.deadline(record.lab, record.student) if course is not None else None
     handed_in = entry.submitted if due is not None else None
     record.submitted = handed_in.isoformat(timespec="seconds") if handed_in else ""
     record.deadline = due.isoformat(timespec="seconds") if due else ""
     record.penalty = course.penalty(record.lab, record.score, record.late_s) if course is not None else 0.0
-    return (record.submitted, record.deadline, record.penalty) != before
 
 
 def record_path(out: Path, student: str) -> Path:

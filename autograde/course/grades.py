@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import unicodedata
@@ -18,6 +19,35 @@ class GradingError(ConvladderError):
     """The class cannot be graded: no submissions, or a folder that cannot be read or written."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """A grade that the same notebook had already been given, and that changes. `checks`: those that decide it."""
+
+    before: SubmissionRecord
+    after: SubmissionRecord
+    checks: tuple[str, ...]
+
+    @classmethod
+    def between(cls, before: SubmissionRecord, after: SubmissionRecord) -> Change | None:
+        """None where the notebook is another one, had no grade yet, or keeps its points."""
+        if before.sha256 != after.sha256 or "unfinished" in before.environment:
+            return None
+        old = {c.check: (c.score, c.max) for c in before.checks}
+        new = {c.check: (c.score, c.max) for c in after.checks}
+        differ = tuple(name for name in dict.fromkeys([*old, *new]) if not _alike(old.get(name), new.get(name)))
+        late = not math.isclose(before.penalty, after.penalty, abs_tol=1e-9)
+        return cls(before, after, differ) if differ or late else None
+
+
+def _alike(one: tuple[float, float] | None, other: tuple[float, float] | None) -> bool:
+    """Whether a check gives the same points."""
+    return (
+        one is not None
+        and other is not None
+        and all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(one, other, strict=True))
+    )
+
+
 @dataclass
 class Grades:
     """A graded class, in the order of the students' names.
@@ -28,6 +58,8 @@ class Grades:
     missing  students of the roster who handed nothing in; they have a record that says so
     unlisted submissions of people who are not on the roster; they are graded all the same
     marked   submissions that the learning platform marked as late, by its file names
+    changes  grades of the same notebook as before that are others now, or would be
+    held     whether these are only proposed: `records` are still those in force
     """
 
     lab: str
@@ -38,6 +70,8 @@ class Grades:
     missing: list[str] = field(default_factory=list)
     unlisted: list[str] = field(default_factory=list)
     marked: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    held: bool = False
 
     @property
     def unfinished(self) -> list[SubmissionRecord]:

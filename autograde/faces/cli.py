@@ -1,6 +1,7 @@
 """The command line: `convladder`.
 
-Exit codes: 0 fine; 1 the thing checked failed; 2 bad usage or bad input, told in one paragraph.
+Exit codes: 0 fine; 1 the thing checked failed; 2 bad usage or bad input, told in one paragraph; 3 `grade` would change
+grades that are given already, and did not.
 """
 
 from __future__ import annotations
@@ -179,11 +180,15 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
 @click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose rules hold.")
 @click.option("--no-sandbox", is_flag=True, help="Run students' work unprotected, with all your rights.")
 @click.option("--force", is_flag=True, help="Judge again what is graded already.")
+@click.option("--apply", is_flag=True, help="Let grades that are given already change, where rules or versions did.")
 def grade(
     lab: str, submissions: Path, out: Path | None, workers: int | None, on: str, timing: str | None,
-    course_file: Path | None, no_sandbox: bool, force: bool,
+    course_file: Path | None, no_sandbox: bool, force: bool, apply: bool,
 ) -> None:  # fmt: skip
     """Grade a class. An interrupted run goes on where it stopped.
+
+    Where a grade that is given already would change, because rules or versions did, it is only listed, and the exit
+    code is 3: --apply puts what is listed in force.
 
     Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb, DIR/STUDENT.ipynb, or what Canvas, Moodle and
     Blackboard export, as a folder or as their zip archive.
@@ -197,7 +202,7 @@ def grade(
     sandbox = "none" if no_sandbox else _require_sandbox()
     settings = Settings(
         on=on, timing=form, explain=course is None or course.explain, sandbox=sandbox, workers=workers or cores(),
-        force=force,
+        force=force, hold=not apply,
     )  # fmt: skip
     _grade(lab, submissions, out or Path("grades", lab), settings, course)
 
@@ -270,6 +275,54 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any, course: Any = 
         console.print(Text(report.plain(line)), soft_wrap=True)  # a path stays in one piece
     if grades.unfinished:
         sys.exit(1)
+    if grades.changes and grades.held:
+        sys.exit(3)
+
+
+@main.command()
+@click.argument("student")
+@click.argument("lab")
+@click.option("--reason", required=True, help="Why: it is kept with the record.")
+@click.option("--out", type=_FOLDER, help="Where the class's grades are.  [default: grades/LAB]")
+def regrade(student: str, lab: str, reason: str, out: Path | None) -> None:
+    """Judge one student's notebook once more, with the class's seeds and rules; both records are kept."""
+    from ..course import grade as grading
+    from ..judge import spec as specs
+    from . import report
+
+    out = out or Path("grades", lab)
+    change = grading.regrade(lab, student, reason, out)
+    record = grading.read_record(grading.record_path(out, student))
+    assert record is not None
+    _, _, course = grading.last_run(out)
+    titled = specs.load(lab) if course is None else course.spec(lab)
+    report.write_feedback(record, out, titled.title, titles(titled))
+    if change is None:
+        click.echo(report.plain(f"{student}: {report.points(record.score)} points, as before"))
+        return
+    click.echo(report.plain(_changed(change)))
+    click.echo(f"Run `convladder grade {lab}` with the class's options to write grades.csv and the pages anew.")
+
+
+@main.command()
+@click.argument("student")
+@click.argument("lab")
+@click.option("--out", type=_FOLDER, help="Where the class's grades are.  [default: grades/LAB]")
+def explain(student: str, lab: str, out: Path | None) -> None:
+    """The story of a grade: what was judged, how, by what, and what became of it. Hidden cases are told too."""
+    from ..course import story
+    from . import report
+
+    for line in story.story(out or Path("grades", lab), student):
+        click.echo(report.plain(line))
+
+
+def _changed(change: Any) -> str:
+    from . import report
+
+    checks = ", ".join(change.checks) or "the penalty"
+    before, after = (report.points(r.score - r.penalty) for r in (change.before, change.after))
+    return f"{report.one_line(change.after.student)}: {before} → {after} ({checks})"
 
 
 def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
@@ -281,6 +334,10 @@ def _closing(grades: Any, out: Path, index: Path) -> Iterator[str]:
     yield f"table   {out / 'grades.csv'}"
     yield f"pages   {out / 'feedback'}/ (for students)"
     yield f"records {out / 'records'}/ (with hidden inputs: not for students)"
+    if grades.changes:
+        many = f"{len(grades.changes)} grade{'s' * (len(grades.changes) != 1)} of unchanged notebooks"
+        yield f"{many} would change; --apply puts them in force:" if grades.held else f"{many} changed:"
+        yield from (f"    {_changed(change)}" for change in grades.changes)
     if grades.ignored:
         yield f"not notebooks, left out: {', '.join(grades.ignored[:8])}"
     if grades.strays:

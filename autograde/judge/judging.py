@@ -11,6 +11,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from . import content, score
 from .check import check_task
 from .record import CheckRecord, SubmissionRecord
 from .sandbox import SandboxPolicy, Worker, open_worker
@@ -33,6 +34,7 @@ def judge(
     hidden: bool = True,
     worker: Worker | None = None,
     gains: Mapping[str, Gain] | None = None,
+    earlier: SubmissionRecord | None = None,
 ) -> SubmissionRecord:
     """Check every task of a submission.
 
@@ -42,18 +44,30 @@ def judge(
             Its policy is its own: for on="gpu" that needs gpu=True
     timing  "measured": targets are scored by their times on the GPU, which needs on="gpu"
     gains   what timing.calibrate found for the class
+    earlier another record, whose checks are kept for each task on which nothing has changed
     A check that could not be decided (a timing without a clear result) is named in environment["unfinished"].
     Raises SandboxError or BackendError where this machine cannot judge; no text raises anything.
     """
     started = time.perf_counter()
+    planned = score.planned(spec, timing=timing, explain=explain, hidden=hidden)
+    given = content.Circumstances(spec.lab, secret, on, timing, hidden, gains or {})
+    keys = {task.name: content.key(task, submission.answers.get(task.name), given) for task in spec.tasks}
+    kept = {
+        task.name: content.kept(earlier, task.name, keys[task.name], [p for p in planned if p.task == task.name])
+        for task in spec.tasks
+        if earlier is not None
+    }
     checks: list[CheckRecord] = []
     policy = SandboxPolicy.of(sandbox)
     if on == "gpu":
         policy = replace(policy, gpu=True)
     with worker or open_worker(policy) as w:
-        if any(isinstance(t, KernelTask) for t in spec.tasks):
+        if any(isinstance(t, KernelTask) and kept.get(t.name) is None for t in spec.tasks):
             w.start("kernel")
         for task in spec.tasks:
+            if (known := kept.get(task.name)) is not None:
+                checks += known
+                continue
             if isinstance(task, PythonTask):
                 w.start("python")
             checks += check_task(
@@ -73,9 +87,15 @@ def judge(
         problems=list(submission.problems),
         seconds=time.perf_counter() - started,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        environment=dict(_environment()) | _open_ends(checks),
+        environment=dict(_environment()) | _open_ends(checks) | _kept(kept, earlier),
         sandbox=kind,
+        keys=keys,
     )
+
+
+def _kept(kept: Mapping[str, list[CheckRecord] | None], earlier: SubmissionRecord | None) -> dict[str, str]:
+    tasks = [name for name, checks in kept.items() if checks is not None]
+    return {"kept": f"{', '.join(tasks)} (judged {earlier.date})"} if tasks and earlier is not None else {}
 
 
 def _open_ends(checks: list[CheckRecord]) -> dict[str, str]:

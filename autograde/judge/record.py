@@ -58,6 +58,7 @@ class SubmissionRecord:
 
     submitted, deadline  times of ISO 8601 with their zone, where a course states a deadline; "" elsewhere
     penalty              points of `score` that the course takes off for lateness; `score` itself is without it
+    keys                 what each task's checks depended on, as a digest (judge.content)
     """
 
     lab: str
@@ -76,6 +77,7 @@ class SubmissionRecord:
     submitted: str = ""
     deadline: str = ""
     penalty: float = 0.0
+    keys: dict[str, str] = field(default_factory=dict)
 
     @property
     def late_s(self) -> float:
@@ -101,7 +103,7 @@ class SubmissionRecord:
         return math.fsum(c.max for c in self.checks if c.manual)
 
     def student_view(self) -> SubmissionRecord:
-        fields = {**self.__dict__, "checks": [c.student_view() for c in self.checks], "environment": {}}
+        fields = {**self.__dict__, "checks": [c.student_view() for c in self.checks], "environment": {}, "keys": {}}
         return SubmissionRecord(**fields)
 
     def to_json(self) -> str:
