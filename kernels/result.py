@@ -32,6 +32,7 @@ class Fault:
     block    (x, y, z) of blockIdx, or None
     array    name of the array, or None
     count    how often it happened at this line, with this kind and array (this one included)
+    is_counted  to the end; False where a launch raced so often that nobody watched it any more
     """
 
     kind: str
@@ -41,10 +42,12 @@ class Fault:
     block: Triple | None = None
     array: str | None = None
     count: int = 1
+    is_counted: bool = True
 
     def __str__(self) -> str:
         where = f"line {self.line}: " if self.line else ""
-        more = f" ({self.count} times in all)" if self.count > 1 else ""
+        times = f"{self.count} times in all" if self.is_counted else f"at least {self.count} times"
+        more = f" ({times})" if self.count > 1 else ""
         return f"{where}{self.kind}: {self.message}{more}"
 
 

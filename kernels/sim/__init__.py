@@ -7,23 +7,24 @@ stands between the instructions, `frame` a warp's registers, all in one `warp_co
 `objectcache`; `llvm_executor` runs it on the `tables` of `context`. `driver` takes the warps from barrier to barrier,
 `touch` knows every rule of an access and `tags` those of a race; `fast_access`, `shared_access` and `shared_groups`,
 on `warp_access`, prove for whole warps that there is nothing to report; `async_copies` are cp.async; `parallel` runs
-the blocks on all cores, and a launch with anything to report once more in order; `atomics` and `warp_functions` are
-what their names say, `updates` what an assembler makes of the former. `launch` numbers the arrays in the space of
-`addresses`, `pointers` says which of them need watching; `faults` and `counters` make the report, `printf` what
-threads print. The modules in `numpy_` do the same plainly and slowly: the reference. An `observer` may watch it:
-`provenance` follows where values come from, `lanes` what a warp touches.
+the blocks on all cores, `investigation` a launch with anything to report once more in order; `atomics` and
+`warp_functions` are what their names say, `updates` what an assembler makes of the former. `launch` numbers the
+arrays in the space of `addresses`, `pointers` says which of them need watching; `faults` and `counters` make the
+report, `printf` what threads print. The modules in `numpy_` do the same plainly and slowly: the reference. An
+`observer` may watch it: `provenance` follows where values come from, `lanes` what a warp touches.
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
 threads of a block; asynchronous copies in bulk, or of a part of their bytes; calls through pointers; recursion. What
 differs from a GPU: approximate functions are correctly rounded; NaN keep their payload; warps run one after the other,
 so a lane never waits for another one in a loop (a spin lock ends as an endless loop does); a fault never stops a
 launch. Races are judged by barriers, __syncwarp and atomic functions on the input at hand; what a kernel orders by
-fences and flags in global memory is reported as a race.
+fences and flags in global memory is reported as a race. A launch that races all over is no longer watched for races
+once its blocks have shown nothing new for long (faults.PATIENCE): their counts are then "at least".
 
 Memory, beside the arrays: a copy of each that the kernel stores to, and on each core (8 at most), for each element of
 those, 4 bytes of who stored, 4 of who loaded and 4 of who updated it, as far as the kernel does so; a byte for an
 element that began undefined; one block's shared memory and frames. It does not grow with the grid: a float array of
-256 MB stored to by two million warps took 0.86 GB more on 2 cores. A launch with a fault runs again, in order, with 48
+256 MB stored to by two million warps took 0.86 GB more on 2 cores. A launch that races runs again, in order, with 48
 bytes more for each element.
 
 program = sim.load(ptx)

@@ -36,7 +36,9 @@ class Slot(IntEnum):
     FRAMES = auto()  # what the warps keep while they wait
     FRAME_STRIDE = auto()
     FIELD_BITS = auto()  # of a shadow's tag, those that name lanes: see tags
-    CAREFUL = auto()  # 1: every access lane by lane
+    CAREFUL = auto()  # 1: every access to shared memory lane by lane
+    HASTY = auto()  # 1: end after the first block that has anything to report
+    SUSPECTS = auto()  # u8 for each block of the grid: has it events that are WATCHED? Null if nobody asks
     WARPS = auto()
     THREADS_PER_BLOCK = auto()
     BLOCK_X = auto()
@@ -49,8 +51,10 @@ class Slot(IntEnum):
     # Change while it runs.
     LAUNCH_BUDGET = auto()  # what is left
     BLOCK_BUDGET = auto()  # what was left when the running block began
+    BLOCK_WATCHED = auto()  # WATCHED when it began
     LONGEST_BLOCK = auto()  # the most that any block spent
     ORDER = auto()  # number of the next event
+    WATCHED = auto()  # events so far that faults.is_watched_for
     LAST_CLOCK = auto()  # the number of the last epoch that began
     VOTES = auto()  # at the last barrier: threads whose predicate held
     VOTERS = auto()  # and threads that were there

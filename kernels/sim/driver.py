@@ -58,8 +58,13 @@ class _Driver:
         f.place(next_block)
         spent = f.sub(get(f, context, Slot.BLOCK_BUDGET), get(f, context, Slot.LAUNCH_BUDGET))
         put(f, context, Slot.LONGEST_BLOCK, f.intrinsic("smax", get(f, context, Slot.LONGEST_BLOCK), spent))
+        suspects = get(f, context, Slot.SUSPECTS, "ptr")
+        with f.when(exists(f, suspects)):
+            is_one = f.icmp("ne", get(f, context, Slot.WATCHED), get(f, context, Slot.BLOCK_WATCHED))
+            f.store(f.cast("zext", is_one, "i8"), suspects, block)
         f.increment(context, 8 * Slot.BLOCK, 1)
-        f.jump(blocks)
+        hasty = f.icmp("ne", f.mul(get(f, context, Slot.HASTY), get(f, context, Slot.ORDER)), 0)
+        f.branch(hasty, done, blocks, unlikely=True)
         f.place(done)
         f.ret()
         return f
@@ -67,6 +72,7 @@ class _Driver:
     def _begin_block(self, block: Value) -> None:
         f, context = self.f, self.context
         put(f, context, Slot.BLOCK_BUDGET, get(f, context, Slot.LAUNCH_BUDGET))
+        put(f, context, Slot.BLOCK_WATCHED, get(f, context, Slot.WATCHED))
         width, height = get(f, context, Slot.GRID_X), get(f, context, Slot.GRID_Y)
         row = f.binary("udiv", block, width)
         put(f, context, Slot.INDEX_X, f.binary("urem", block, width))

@@ -141,7 +141,7 @@ class _FastAccess(WarpAccess):
         size = field_of(f, self.record, ArrayField.SIZE, "i64")
         room = f.intrinsic("smax", f.sub(size, width - 1), integer(0, "i64"))
         fine = self.holds(f.icmp("ult", self.offsets, f.splat(room)))
-        fine = f.and_(fine, f.icmp("eq", get(f, self.context, Slot.CAREFUL), 0))
+        fine = f.and_(fine, is_null(f, field_of(f, self.record, ArrayField.AUTHORS)))
         if width > 1:
             fine = f.and_(fine, self.holds(f.icmp("eq", f.and_(self.offsets, width - 1), 0)))
         self.require(fine)

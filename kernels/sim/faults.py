@@ -38,6 +38,13 @@ EVENT_KINDS = (
     "shared-race",
 )
 
+#: What is looked for only as long as a launch is watched, but for undefined local memory.
+WATCHED = frozenset({UNINITIALISED, WRITE_WRITE, READ_WRITE, UPDATED, PENDING})
+
+#: A launch is watched until its blocks that misbehave have done so much work without showing anything new: about
+#: 0.3 s of going into every access. The counts of races are then those until there.
+PATIENCE = 1 << 22
+
 #: `other` where nothing is known of the second party.
 NOBODY = 0
 
@@ -64,10 +71,21 @@ class Event:
     other_pc: int | None = None
 
 
-def explain(launch: Launch, events: list[Event]) -> list[Fault]:
-    """Faults of a launch: equal ones (kind, line, array) counted and the first kept; ranked."""
+def is_watched_for(code: int, array: int) -> bool:
+    """Whether an event is one of those that are looked for only as long as a launch is watched."""
+    return code in WATCHED and array != LOCAL_WINDOW
+
+
+def explain(launch: Launch, events: list[Event], is_watched: bool) -> list[Fault]:
+    """Faults of a launch: equal ones (kind, line, array) counted and the first kept; ranked.
+
+    is_watched   to the end
+    """
     merged: dict[tuple[str, int, str | None], Fault] = {}
-    for fault in (_fault(launch, e) for e in sorted(events, key=lambda e: e.order)):
+    for event in sorted(events, key=lambda e: e.order):
+        fault = _fault(launch, event)
+        if not is_watched and is_watched_for(event.code, event.array):
+            fault = replace(fault, is_counted=False)
         key = (fault.kind, fault.line, fault.array)
         first = merged.get(key)
         merged[key] = replace(first, count=first.count + fault.count) if first else fault

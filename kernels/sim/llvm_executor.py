@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import UnsupportedPTX
 from ..result import Counters, Fault
-from . import atomics, jit, parallel, pointers
+from . import atomics, investigation, jit, parallel, pointers
 from .addresses import LOCAL_WINDOW, split
 from .async_copies import STORE_OPCODE
 from .barriers import is_warp_barrier
@@ -45,19 +45,31 @@ def run(launch: Launch) -> tuple[list[Fault], Counters]:
     """Execute a launch: fast at first, on all cores.
 
     If anything goes wrong, or what one core does may depend on another, the arrays get their contents back, and all is
-    run once more from the start, in order, taking note of everything: so a report never depends on the machine.
+    run once more from the start, in order; where threads race, a third time, taking note of everything. So a report
+    never depends on the machine.
     """
     code = compiled(launch.program, launch.entry)
     if not launch.checks:
-        return _run(launch, code, thorough=False).result()
+        run = _Run(launch, code, thorough=False)
+        run.blocks(0, launch.blocks)
+        return run.tables.result()
     before = _copies(launch, code)
     tables = parallel.run(lambda: _Run(launch, code, thorough=False), launch)
     if tables is None:
-        launch.output = Output()
-        for number, contents in before.items():
-            launch.arrays[number].data[:] = contents
-        tables = _run(launch, code, thorough=True)
+        _restore(launch, before)
+        survey = _Run(launch, code, thorough=False)
+        suspects = investigation.suspects(survey, launch)
+        tables = survey.tables
+        if tables.watched_reports:
+            _restore(launch, before)
+            tables = investigation.investigate(lambda: _Run(launch, code, thorough=True), launch, suspects)
     return tables.result()
+
+
+def _restore(launch: Launch, before: dict[int, np.ndarray]) -> None:
+    launch.output = Output()
+    for number, contents in before.items():
+        launch.arrays[number].data[:] = contents
 
 
 def _copies(launch: Launch, code: Compiled) -> dict[int, np.ndarray]:
@@ -73,21 +85,17 @@ class _Run:
     def __init__(self, launch: Launch, code: Compiled, thorough: bool):
         self.tables = Tables(launch, code.watch, code.frame_bytes, thorough)
         self.warp = code.warp
+        self.threads = launch.threads_per_block
         self.instructions = len(launch.entry.function.code)
         self.printer = _PRINTER(_print_on(launch))
         self.tables.context[Slot.PRINTER] = ctypes.cast(self.printer, ctypes.c_void_p).value or 0
 
     def blocks(self, begin: int, end: int) -> None:
+        if not self.threads:
+            return
         self.tables.context[Slot.BLOCK] = begin
         self.tables.context[Slot.BLOCK_END] = end
         _call(self.tables.context, self.warp, self.instructions)
-
-
-def _run(launch: Launch, code: Compiled, thorough: bool) -> Tables:
-    run = _Run(launch, code, thorough)
-    if launch.threads_per_block:
-        run.blocks(0, launch.blocks)
-    return run.tables
 
 
 def _print_on(launch: Launch) -> Callable[[int, int, int, int], int]:

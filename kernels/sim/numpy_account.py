@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .counters import Tally
-from .faults import NOBODY, Event
+from .faults import NOBODY, Event, is_watched_for
 from .launch import Launch
 from .numpy_memory import Memory
 from .observer import Observer
@@ -22,7 +22,12 @@ class Account:
         self.time = 0
         self.memory = {n: Memory(b.data, b.initialised) for n, b in enumerate(launch.arrays) if n}
         self.budget = launch.launch_budget
+        self.is_watched = True
+        self.watched_reports = 0
         self.epoch = self.votes = self.voters = 0
+
+    def watched_kinds(self) -> int:
+        return sum(is_watched_for(code, array) for _, code, array in self.events)
 
     def now(self) -> int:
         """Counts up: each call is later than the one before."""
@@ -41,6 +46,10 @@ class Account:
         other_pc: int | None = None,
     ) -> None:
         """Note a misbehaviour; only the first of its kind at an instruction and array is kept."""
+        if is_watched_for(code, array):
+            if not self.is_watched:
+                return
+            self.watched_reports += 1
         event = self.events.get((pc, code, array))
         if event:
             event.count += 1

@@ -19,7 +19,7 @@ import numpy as np
 from ..result import Counters, Fault
 from . import counters, faults
 from .addresses import SHARED_WINDOW
-from .faults import APART
+from .faults import APART, PATIENCE
 from .launch import WARP, Launch
 from .numpy_account import Account
 from .numpy_memory import Memory
@@ -36,17 +36,22 @@ def run(launch: Launch, observer: Observer | None = None) -> tuple[list[Fault], 
 class _Executor(Account):
     def run(self) -> tuple[list[Fault], Counters]:
         found: list[Fault] = []
+        idle = 0  # work of misbehaving blocks since the last that showed something new
         try:
             for block in self._blocks():
-                before = self.budget
+                budget, reports, kinds = self.budget, self.watched_reports, self.watched_kinds()
                 self._run_block(block)
-                self.tally.longest_block = max(self.tally.longest_block, before - self.budget)
+                work = budget - self.budget
+                self.tally.longest_block = max(self.tally.longest_block, work)
+                if self.watched_reports > reports:
+                    idle = 0 if self.watched_kinds() > kinds else idle + work
+                    self.is_watched = self.is_watched and idle <= PATIENCE
         except OutOfBudget as stop:
             executions = self.tally.executions
             found.append(faults.budget_fault(self.launch, stop.pc, stop.thread, stop.block, executions))
         if not self.launch.checks:
             return [], Counters()
-        found = faults.explain(self.launch, list(self.events.values())) + found
+        found = faults.explain(self.launch, list(self.events.values()), self.is_watched) + found
         self.tally.work = self.launch.launch_budget - self.budget
         return found, counters.report(self.launch, self.tally)
 

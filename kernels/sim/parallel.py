@@ -10,8 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
+from .investigation import Run
 from .launch import Launch
 from .tables import Tables
 
@@ -23,14 +23,6 @@ MOST_CORES = 8
 WORTHWHILE_SECONDS = 1e-3
 
 
-class Run(Protocol):
-    """Something that runs blocks on tables of its own."""
-
-    tables: Tables
-
-    def blocks(self, begin: int, end: int) -> None: ...
-
-
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -38,7 +30,13 @@ def cores() -> int:
 
 def run(start: Callable[[], Run], launch: Launch) -> Tables | None:
     """Run all blocks. None if anything went wrong, or the order of blocks may have mattered."""
-    first = start()
+
+    def begin() -> Run:
+        run = start()
+        run.tables.be_hasty()
+        return run
+
+    first = begin()
     count = launch.blocks if launch.threads_per_block else 0
     workers = min(cores(), MOST_CORES, count) if _is_divisible(launch) else 1
     step = max(1, -(-count // (PIECES * workers)))
@@ -51,7 +49,7 @@ def run(start: Callable[[], Run], launch: Launch) -> Tables | None:
         while pieces and not first.tables.has_report:
             first.blocks(*pieces.pop())
         return None if first.tables.has_report else first.tables
-    others = [start() for _ in range(workers - 1)]
+    others = [begin() for _ in range(workers - 1)]
     threads = [threading.Thread(target=_work, args=(other, pieces)) for other in others]
     for thread in threads:
         thread.start()

@@ -34,6 +34,7 @@ from .ptx import Address, Instruction, Register, Vector
 from .requests import BANKS, WORD
 from .shared_access import gather, pointers
 from .tags import SEVERAL_LANES, Tags
+from .warp_access import Prover
 
 #: Words from the lowest to the highest that a group may touch, and runs of neighbouring words.
 MOST_WORDS, MOST_RUNS = 4096, 256
@@ -157,23 +158,23 @@ def check() -> FunctionBuilder:
     return _Check().function()
 
 
-class _Check:
+class _Check(Prover):
     def __init__(self) -> None:
         arguments = [("ptr", "context"), (vector("i64"), "addresses"), ("i32", "active"), ("i32", "group")]
         self.f = FunctionBuilder("check_group", "i1", arguments)
         self.context, self.addresses, self.active, self.group = self.f.arguments.values()
-        self.no = self.f.label("no")
+        self.slow = self.f.label("no")
 
     def function(self) -> FunctionBuilder:
         f, context = self.f, self.context
         self.record = _record(f, context, self.group)
         shared = array_record(f, context, shared_row(f, context))
-        self._require(f.icmp("eq", get(f, context, Slot.CAREFUL), 0))
-        self._require(f.icmp("ne", self.active, 0))
-        self._require(f.icmp("ult", f.load("i64", self.record, GroupField.MISSES), MOST_MISSES))
-        self._require(is_null(f, field_of(f, shared, ArrayField.UPDATER)))
+        self.require(f.icmp("eq", get(f, context, Slot.CAREFUL), 0))
+        self.require(f.icmp("ne", self.active, 0))
+        self.require(f.icmp("ult", f.load("i64", self.record, GroupField.MISSES), MOST_MISSES))
+        self.require(is_null(f, field_of(f, shared, ArrayField.UPDATER)))
         first = self._find()
-        self._require(f.icmp("eq", f.load("i32", self.record, GroupField.USABLE), 1))
+        self.require(f.icmp("eq", f.load("i32", self.record, GroupField.USABLE), 1))
         word = f.binary("ashr", f.cast("sext", first, "i64"), 2)
         start = f.mul(f.add(word, f.load("i64", self.record, GroupField.FIRST_WORD)), WORD)
         writer, reader = (field_of(f, shared, field) for field in (ArrayField.WRITER, ArrayField.READER))
@@ -181,23 +182,14 @@ class _Check:
         with f.when(exists(f, pending)):
             self._check_pending(f.at(pending, start))
         with f.when(exists(f, writer)):
-            self._require(f.icmp("eq", field_of(f, shared, ArrayField.SHIFT, "i64"), 2))
+            self.require(f.icmp("eq", field_of(f, shared, ArrayField.SHIFT, "i64"), 2))
             self._check_writers(f.at(writer, start))
             self._note_readers(f.at(reader, start))
         f.increment(self.record, GroupField.REPEATS, 1)
         f.ret(Value("i1", "true"))
-        f.place(self.no)
+        f.place(self.slow)
         f.ret(Value("i1", "false"))
         return f
-
-    def _require(self, condition: Value) -> None:
-        good = self.f.label("good")
-        self.f.branch(condition, good, self.no)
-        self.f.place(good)
-
-    def _holds(self, condition: Value) -> Value:
-        f = self.f
-        return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(self.active)), -1)
 
     def _find(self) -> Value:
         """The first lane's offset, once all loads lie inside the array that is meant and the pattern is known."""
@@ -209,9 +201,9 @@ class _Check:
         exact = f.sub(self.addresses, f.splat(integer(window(SHARED_WINDOW), "i64")))
         room = f.intrinsic("smax", f.sub(f.sub(f.sub(end, begin), span), WORD - 1), integer(0, "i64"))
         from_begin = f.add(exact, f.splat(f.sub(lowest, begin)))
-        self._require(self._holds(f.icmp("ult", from_begin, f.splat(room))))
+        self.require(self.holds(f.icmp("ult", from_begin, f.splat(room))))
         low = f.cast("trunc", exact, _ROW)
-        self._require(self._holds(f.icmp("eq", f.and_(low, WORD - 1), 0)))
+        self.require(self.holds(f.icmp("eq", f.and_(low, WORD - 1), 0)))
         first = f.extract(low, f.lowest_bit(self.active))
         relative = f.select(f.to_lanes(self.active), f.sub(low, f.splat(first)), integer(0, _ROW))
         same = f.to_mask(f.icmp("eq", f.load(_ROW, self.record, GroupField.OFFSETS, align=64), relative))
@@ -250,7 +242,7 @@ class _Check:
             row = _load_row(f, f.at(pending, place), mask)
             f.store(f.or_(f.load(_ROW, marks, align=64), row), marks, align=64)
         none = f.icmp("eq", f.load(_ROW, marks, align=64), 0)
-        self._require(f.icmp("eq", f.to_mask(none), -1))
+        self.require(f.icmp("eq", f.to_mask(none), -1))
 
     def _check_writers(self, writer: Value) -> None:
         """Every word was written, and by nobody whom nothing orders before its reader."""
@@ -263,7 +255,7 @@ class _Check:
             me = f.or_(tags.mine, readers)
             unclear = f.and_(f.or_(tags.is_void(tag), tags.is_foreign(tag, me)), mask)
             f.store(f.or_(f.load("i32", bad), f.to_mask(unclear)), bad)
-        self._require(f.icmp("eq", f.load("i32", bad), 0))
+        self.require(f.icmp("eq", f.load("i32", bad), 0))
 
     def _note_readers(self, reader: Value) -> None:
         f = self.f

@@ -60,13 +60,15 @@ class Shadow(NamedTuple):
 class Tables:
     """All tables of one run. The arrays are kept here as long as machine code may use them.
 
-    thorough   every access is taken lane by lane, and who touched what is known by line
+    thorough   who touched what is known by line: every access to arrays that can race is taken lane by lane, and
+               those to shared memory while `is_careful`
     """
 
     def __init__(self, launch: Launch, watch: Watch, frame_bytes: int, thorough: bool):
         self.launch = launch
         self.watch = watch
         self.thorough = thorough
+        self.is_watched = True
         self.sites = launch.entry.sites
         self.arrays = len(launch.arrays)
         self.kept: list[np.ndarray] = []
@@ -108,8 +110,9 @@ class Tables:
         if launch.entry.has_copies:
             self.context[Slot.QUEUES] = self._keep(aligned_zeros(launch.warps_per_block * QueueField.BYTES))
         shared = aligned_zeros(launch.shared_bytes)
+        self.records = self._records(shared)
         for slot, table in {
-            Slot.ARRAYS: self._records(shared),
+            Slot.ARRAYS: self.records,
             Slot.SHARED: shared,
             Slot.EVENTS: self.events,
             Slot.ACCESSES: self.tallies,
@@ -200,12 +203,55 @@ class Tables:
         exists = linear < self.launch.threads_per_block
         return (exists.astype(np.uint64) << np.arange(WARP, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
 
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def be_careful(self, is_careful: bool) -> None:
+        """Whether to take accesses to shared memory lane by lane from now on, between blocks."""
+        self.context[Slot.CAREFUL] = is_careful
+
+    def be_hasty(self) -> None:
+        """End each run after the first block that has anything to report."""
+        self.context[Slot.HASTY] = True
+
+    def note_suspects(self) -> np.ndarray:
+        """A byte for each block of the grid, which becomes 1 where anything happens that is watched for."""
+        suspects = np.zeros(self.launch.blocks, np.uint8)
+        self.context[Slot.SUSPECTS] = self._keep(suspects)
+        return suspects
+
+    def stop_watching(self) -> None:
+        """Look no more for races and undefined contents of arrays and shared memory."""
+        self.is_watched = False
+        fields = ("WRITTEN", "WRITER", "READER", "UPDATER", "AUTHORS", "PENDING")
+        self.records[:, [ArrayField[name] for name in fields]] = 0
+        self.be_careful(False)
+
+    @property
+    def work_left(self) -> int:
+        return int(self.context[Slot.LAUNCH_BUDGET])
+
+    @property
+    def watched_reports(self) -> int:
+        """How often anything happened that is watched for."""
+        return int(self.context[Slot.WATCHED])
+
+    @property
+    def watched_kinds(self) -> int:
+        """In how many ways."""
+        rows = np.arange(self.arrays + MEMORY_ROWS) != self.arrays + LOCAL_ROW
+        return int(np.count_nonzero(self.events[:, rows][:, :, sorted(faults.WATCHED), EventField.COUNT]))
+
     # -- reading back ----------------------------------------------------------------------------
 
     @property
     def has_report(self) -> bool:
         """Whether anything went wrong."""
         return bool(self.context[Slot.ORDER] or self.context[Slot.STOPPED])
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run ended before its last block."""
+        return bool(self.context[Slot.STOPPED])
 
     @property
     def is_over_budget(self) -> bool:
@@ -238,7 +284,7 @@ class Tables:
     def result(self) -> tuple[list[Fault], Counters]:
         if not self.launch.checks:
             return [], Counters()
-        found = faults.explain(self.launch, self._recorded_events()) + self._budget_faults()
+        found = faults.explain(self.launch, self._recorded_events(), self.is_watched) + self._budget_faults()
         return found, counters.report(self.launch, self._tally())
 
     def _recorded_events(self) -> list[Event]:

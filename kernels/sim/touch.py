@@ -38,7 +38,7 @@ from .context import (
     Slot,
     get,
 )
-from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, PENDING, READ_WRITE, UNINITIALISED, UPDATED, WRITE_WRITE
+from .faults import MISALIGNED, NOBODY, OUT_OF_BOUNDS, PENDING, READ_WRITE, UNINITIALISED, UPDATED, WATCHED, WRITE_WRITE
 from .ir import FunctionBuilder, Value, integer
 from .tags import Tags
 
@@ -79,6 +79,10 @@ def record() -> FunctionBuilder:
         f.store(widen(f, other_site), event, 8 * EventField.OTHER_SITE)
     f.increment(event, 8 * EventField.COUNT, 1)
     f.increment(context, 8 * Slot.ORDER, 1)
+    codes = integer(sum(1 << code for code in WATCHED))
+    is_watched = f.and_(widen(f, f.binary("lshr", codes, code)), 1)
+    elsewhere = widen(f, f.icmp("ne", row, local_row(f, context)))
+    f.increment(context, 8 * Slot.WATCHED, f.and_(is_watched, elsewhere))
     f.ret()
     return f
 

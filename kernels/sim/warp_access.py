@@ -22,7 +22,26 @@ ROW_ARGUMENTS = [
 UNIFORM_ARGUMENTS = [("ptr", "context"), ("i64", "address"), ("i32", "active"), ("i32", "access"), ("i64", "width")]
 
 
-class WarpAccess:
+class Prover:
+    """Code that goes on only while it can prove that there is nothing to report, else at `slow`."""
+
+    f: FunctionBuilder
+    active: Value
+    slow: str
+
+    def holds(self, condition: Value) -> Value:
+        """Whether a <32 x i1> holds in every active lane."""
+        f = self.f
+        return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(self.active)), -1)
+
+    def require(self, condition: Value) -> None:
+        """Go on only if the condition holds, else to the slow path."""
+        good = self.f.label("good")
+        self.f.branch(condition, good, self.slow)
+        self.f.place(good)
+
+
+class WarpAccess(Prover):
     """A function that loads or stores `width` bytes a lane; the lanes' data lie in DATA."""
 
     def __init__(self, name: str, is_load: bool, width: int):
@@ -37,17 +56,6 @@ class WarpAccess:
             fill_bytes(f, self.data, integer(LANES * width, "i64"))
         with f.when(f.icmp("eq", self.active, 0), unlikely=True):
             f.ret()
-
-    def holds(self, condition: Value) -> Value:
-        """Whether a <32 x i1> holds in every active lane."""
-        f = self.f
-        return f.icmp("eq", f.or_(f.to_mask(condition), f.not_(self.active)), -1)
-
-    def require(self, condition: Value) -> None:
-        """Go on only if the condition holds, else to the slow path."""
-        good = self.f.label("good")
-        self.f.branch(condition, good, self.slow)
-        self.f.place(good)
 
     def end(self) -> FunctionBuilder:
         """The function, with its slow path."""
