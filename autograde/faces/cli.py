@@ -426,7 +426,7 @@ def _show_recorded(lab: str, out: Path) -> None:
 # --- bench ---------------------------------------------------------------------------------------
 
 _OWN_SUITES = ("engine", "judge")
-_GPU_SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch")
+_GPU_SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch", "training")
 
 
 @main.command()
@@ -445,7 +445,8 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
 
     On a GPU: direct (the lab report's images), lowering (its steps by themselves, more filters), gemm (matrix
     products), plans (all that cuDNN builds for a layer), cudnn (AlexNet, every precision and layout), sparse (every
-    sparse layer of three networks), batch (1 to 192 images).
+    sparse layer of three networks), batch (1 to 192 images), training (networks layer by layer, and the stages of an
+    iteration).
     """
     if readme or suite in _GPU_SUITES:
         from . import gpu_bench

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...kernels import recorded
-from ...kernels.bench import claims, compare, headers, plots, readme, tables
+from ...kernels.bench import claims, compare, headers, plots, readme, tables, training, training_results
 from ...kernels.bench.cases import SUITES
 from ...kernels.errors import ArgumentError, BackendError
 from .terminal import print_whole
@@ -19,13 +19,16 @@ from .terminal import print_whole
 def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
     """Measure a suite here, or take what is recorded of it; show it, and write what is asked for.
 
-    Raises BackendError where there is no GPU and nothing is recorded, ArgumentError where nothing can be kept.
+    Raises BackendError where there is no GPU and nothing is recorded, ArgumentError where nothing can be kept, or for
+    a suite without a picture.
     """
     if keep and not recorded.is_repository():
         raise ArgumentError(
             "--keep writes into kernels/records of the repository, but convladder runs from an installation here: "
             "take --out FILE, or install it with `pip install -e` from the repository"
         )
+    if plot and suite == training.SUITE:
+        raise ArgumentError("the suite training is not drawn: lab 07_training shows its figures")
     records = recorded.load(suite) if kept else [_measured(suite, console)]
     if not records:
         raise BackendError(f"nothing is recorded of the suite {suite}: run `convladder bench {suite} --keep` on a GPU")
@@ -62,7 +65,7 @@ def _measured(suite: str, console: Console) -> dict[str, Any]:
         def advance(done: int, total: int, name: str) -> None:
             bar.update(task, completed=done, total=total, description=f"{suite}: {name}")
 
-        return compare.measure(suite, advance)
+        return training.measure(advance) if suite == training.SUITE else compare.measure(suite, advance)
 
 
 def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
@@ -71,14 +74,15 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
         console.print(f"the clocks were held down by: {reasons}")
     if names := compare.changed(record):
         console.print(f"an earlier version was measured of: {', '.join(names)}", soft_wrap=True)
-    for table in tables.tables(record):
+    results = training_results if record["suite"] == training.SUITE else None
+    for table in (results or tables).tables(record):
         shown = Table(*table.columns, title=table.title, title_justify="left", box=None, header_style="bold")
         for column in shown.columns[1:]:
             column.justify = "right"
         for row in table.rows:
             shown.add_row(*row)
         print_whole(shown, console)
-    for verdict in claims.verdicts(record):
+    for verdict in (results or claims).verdicts(record):
         console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
     refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]
     for case, way, why in refused:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from convladder.kernels import compile_cuda, expression, out, plan, signature
+from convladder.kernels import compile_cuda, expression, out, plan
 from convladder.kernels.errors import FaultError
 from convladder.kernels.expression import ExpressionError
 from convladder.kernels.methods import ladder_source
@@ -65,11 +65,10 @@ def rung_numbers(rung: str, problem: Problem, symbols: Mapping[str, int | float]
 @lru_cache(maxsize=256)
 def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float], ...], seed: int) -> Numbers:
     instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(seed))
-    source, parsed, module = _rung(rung)
+    parsed, module = _rung(rung)
     arrays: dict[str, Any] = {name: a.copy() for name, a in instance.inputs.items()}
     arrays |= {o.name: out(np.empty(o.expected.shape, o.dtype)) for o in instance.outputs}
-    names = [p.name for p in signature.kernels(source)[parsed.launches[0].kernel]]
-    results = plan.run(module, parsed, instance.symbols, arrays, names)
+    results = plan.run(module, parsed, instance.symbols, arrays)  # by the names of each kernel's parameters
     for _, result in results:
         if result.faults:
             raise FaultError(result.faults[0])
@@ -77,10 +76,10 @@ def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float
 
 
 @cache
-def _rung(name: str) -> tuple[str, plan.Plan, Any]:
+def _rung(name: str) -> tuple[plan.Plan, Any]:
     source = ladder_source(name)
     parsed = plan.parse(source)
-    return source, parsed, compile_cuda(source, on="sim", options=parsed.options())
+    return parsed, compile_cuda(source, on="sim", options=parsed.options())
 
 
 def _prefixed(prefix: str, values: Numbers) -> Numbers:

@@ -22,8 +22,8 @@ __global__ void data_gradient(const float* dy, const float* w, float* dx,
     int c = blockIdx.z % C;
     if (row >= H || col >= W) return;
 
+    // BEGIN SOLUTION: about 12 lines: the sum over k, r and s, skipping taps through which no output reads this element
     float sum = 0.0f;
-    // BEGIN SOLUTION: about 11 lines: the sum over k, r and s, skipping taps through which no output reads this element
     for (int r = 0; r < R; r++) {
         int down = row + pad - r;                       // p*U where an output p reads this row through tap r
         if (down < 0 || down % U != 0 || down / U >= P) continue;

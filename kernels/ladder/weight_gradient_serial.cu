@@ -22,8 +22,8 @@ __global__ void weight_gradient_serial(const float* x, const float* dy, float* d
     int c = i / (S * R) % C;
     int k = i / (S * R * C);
 
+    // BEGIN SOLUTION: about 9 lines: the sum over n, p and q
     float sum = 0.0f;
-    // BEGIN SOLUTION: about 8 lines: the sum over n, p and q
     for (int n = 0; n < N; n++)
         for (int p = 0; p < P; p++)
             for (int q = 0; q < Q; q++) {

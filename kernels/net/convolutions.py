@@ -9,13 +9,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
 from typing import Any
 
-from .. import cudnn
+import numpy as np
+
+from .. import cudnn, gpu
 from ..layouts import ConvGeometry
 
 Array = Any
+
+
+def library() -> tuple[Any, Lowered | Cudnn]:
+    """The arrays and the way of this machine: CuPy with cuDNN, or its matrix products without; NumPy without a GPU."""
+    if not gpu.available():
+        return np, Lowered(np)
+    xp = gpu.cupy_module()
+    return xp, Cudnn(xp) if importlib.util.find_spec("cudnn") is not None else Lowered(xp)
 
 
 class Lowered:

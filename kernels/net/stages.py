@@ -57,10 +57,13 @@ class Run:
         return {stage: median(found) if found else 0.0 for stage, found in times.items()}
 
     def iteration_ms(self) -> float:
-        """From the end of one update to the end of the next, the mean; saving left out where it lies between."""
+        """From the end of one update to the end of the next, the median; what saving takes in between is left out."""
         ends = [s.end_ms for s in self.spans if s.stage == "update"]
-        saved = sum(s.end_ms - s.start_ms for s in self.spans if s.stage == "save" and s.end_ms < ends[-1])
-        return (ends[-1] - ends[0] - saved) / (len(ends) - 1)
+        saves = [s for s in self.spans if s.stage == "save"]
+        return median(
+            end - before - sum(s.end_ms - s.start_ms for s in saves if before <= s.start_ms < end)
+            for before, end in itertools.pairwise(ends)
+        )
 
 
 class Pipeline:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from convladder.kernels import recorded, workloads
-from convladder.kernels.bench import cases, compare, headers, readme, tables
+from convladder.kernels.bench import cases, compare, headers, readme, tables, training
 from convladder.kernels.rungs import LADDER, ladder_source
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -58,7 +58,7 @@ def test_a_way_without_a_time_says_why(suite):
 
 def test_records_travel_with_the_package():
     folder = Path(importlib.util.find_spec("convladder.kernels").origin).parent / "records"
-    assert sorted(p.name.partition(".")[0] for p in folder.glob("*.json")) == sorted(cases.SUITES)
+    assert sorted(p.name.partition(".")[0] for p in folder.glob("*.json")) == sorted([*cases.SUITES, training.SUITE])
 
 
 def test_rungs_of_the_records_are_rungs():
