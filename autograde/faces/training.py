@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
@@ -12,13 +13,11 @@ from ...kernels import recorded
 from ...kernels.bench import tables, training_results
 from ...kernels.bench.claims import Verdict
 from ...kernels.bench.tables import Table
-from ...kernels.bench.training import SUITE
+from ...kernels.bench.training import PAPER, SUITE
 from ...kernels.errors import BackendError
 from ...kernels.net import networks
 from ...kernels.net.stages import PREFETCHED, STAGES, Run
-from .figures import _INK as INK
-from .figures import BLUE, ORANGE, VERMILION, Picture
-from .figures import _svg as as_svg
+from .figures import BLUE, GREEN, INK, ORANGE, VERMILION, Picture, page_coloured, svg
 
 #: A colour and a hatch for each stage: neither says anything alone.
 _LOOKS = {
@@ -65,15 +64,14 @@ def timeline(run: Run, iterations: int = 4) -> Picture:
     axes.set_ylim(len(rows) - 0.4, -0.75)
     axes.set_xlim(0, last - first)
     axes.set_xlabel("milliseconds", color=INK, fontsize=8)
-    axes.tick_params(colors=INK, labelsize=8)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    page_coloured(axes)
+    axes.grid(visible=False)
     handles = [axes.barh(0, 0, color=c, alpha=0.75, hatch=h, edgecolor=INK, label=s) for s, (c, h) in _LOOKS.items()]
     figure.legend(handles=handles, loc="lower right", ncol=7, fontsize=7, labelcolor=INK, frameon=False)
     how = "overlapped: a prefetch thread reads ahead" if run.overlapped else "one stage after the other"
     means = ", ".join(f"{stage} {ms:.1f}" for stage, ms in run.stage_ms().items())
     title = f"{how}: {run.iteration_ms():.1f} ms an iteration"
-    return Picture(as_svg(figure, title), f"{title}. Medians of the stages in milliseconds: {means}.")
+    return Picture(svg(figure, title), f"{title}. Medians of the stages in milliseconds: {means}.")
 
 
 def stage_table(runs: Iterable[Run]) -> Page:
@@ -106,12 +104,9 @@ def layer_memory(network: str, batch: int) -> Picture:
     )
     axes.invert_yaxis()
     axes.set_xlabel("MiB", color=INK, fontsize=8)
-    axes.tick_params(colors=INK, labelsize=8)
     axes.legend(fontsize=8, labelcolor=INK, frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(INK)
+    page_coloured(axes)
+    axes.grid(visible=False, axis="y")
     total = sum(maps) + sum(weights)
     largest = max(range(len(layers)), key=lambda i: maps[i] + weights[i])
     title = f"{network}, batch {batch}: {total:,.0f} MiB in all"
@@ -120,10 +115,66 @@ def layer_memory(network: str, batch: int) -> Picture:
         f"{title}; most in {names[largest]} ({maps[largest] + weights[largest]:,.0f} MiB). MiB of feature maps and of "
         f"weights: {said}."
     )
-    return Picture(as_svg(figure, title), alt)
+    return Picture(svg(figure, title), alt)
 
 
 # ---- what is recorded
+
+
+def layer_times() -> Picture:
+    """AlexNet's layers forwards and backwards, as the training paper draws them (figure 6), from the record."""
+    kept = _kept()
+    case = training_results.network(kept, *PAPER)
+    layers = case["layers"] if case else []
+    figure, axes = _bars()
+    for offset, direction, colour, hatch in ((-0.2, "forward", BLUE, ""), (0.2, "backward", ORANGE, "////")):
+        times = [layer[f"{direction}_us"] / 1e3 for layer in layers]
+        places = [place + offset for place in range(len(layers))]
+        axes.bar(
+            places, times, 0.4, label=direction, color=colour, alpha=0.75, hatch=hatch, edgecolor=INK, linewidth=0.4
+        )
+    title = "AlexNet, batch 256: milliseconds of each layer"
+    said = ", ".join(f"{x['layer']} {x['forward_us'] / 1e3:.1f} and {x['backward_us'] / 1e3:.1f}" for x in layers)
+    _finish(axes, [layer["layer"] for layer in layers])
+    return Picture(svg(figure, title), f"{title}, forwards and backwards: {said}. Recorded on {tables.origin(kept)}.")
+
+
+def efficiencies(measure: Literal["ce", "ru"]) -> Picture:
+    """CE or RU of AlexNet's products at three batches (training paper, figures 11 and 12), from the record."""
+    kept = _kept()
+    figure, axes = _bars()
+    told, names = [], []
+    for place, (batch, colour, hatch) in enumerate(((128, BLUE, ""), (256, ORANGE, "////"), (512, GREEN, "xxxx"))):
+        case = training_results.network(kept, PAPER[0], batch)
+        ways = [way for way in case["ways"] if way["way"] != "cublas image"] if case else []
+        values = [way["ce"] if measure == "ce" else way["kernel"].get("ru", 0.0) for way in ways]
+        names = [f"{_SHORT[way['direction']]}{way['layer']}" for way in ways]
+        places = [x + 0.27 * (place - 1) for x in range(len(ways))]
+        axes.bar(
+            places, values, 0.27, label=f"batch {batch}", color=colour, alpha=0.75, hatch=hatch, edgecolor=INK,
+            linewidth=0.4,
+        )  # fmt: skip
+        told.append(f"batch {batch}: " + ", ".join(f"{n} {v:.2f}" for n, v in zip(names, values)))
+    title = {"ce": "Compute efficiency (eq. 8)", "ru": "Resource utilisation (eq. 11)"}[
+        measure
+    ] + " of AlexNet's products"
+    _finish(axes, names)
+    return Picture(svg(figure, title), f"{title}; d: data gradient, w: weight gradient. {'; '.join(told)}.")
+
+
+_SHORT = {"forward": "", "data gradient": "d ", "weight gradient": "w "}
+
+
+def _bars() -> tuple[Figure, Any]:
+    figure = Figure(figsize=(8.6, 2.9))
+    return figure, figure.add_axes((0.06, 0.3, 0.93, 0.56))
+
+
+def _finish(axes: Any, names: Sequence[str]) -> None:
+    axes.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor")
+    above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1}
+    axes.legend(fontsize=8, labelcolor=INK, frameon=False, ncols=3, **above)
+    page_coloured(axes)
 
 
 def record(number: int) -> Page:

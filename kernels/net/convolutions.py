@@ -45,14 +45,14 @@ class Lowered:
         y = self.xp.empty(g.y_shape, x.dtype)
         for part in self._parts(g.N):
             product = self.xp.matmul(matrices, self._unrolled(x[part], g))
-            y[part] = product.reshape(-1, *g.y_shape[1:])
+            y[part] = product.reshape(g.K, -1, g.P, g.Q).swapaxes(0, 1)
         return y
 
     def weight_gradient(self, x: Array, dy: Array, g: ConvGeometry) -> Array:
         dw = self.xp.zeros((g.groups, g.K // g.groups, g.products), x.dtype)
         for part in self._parts(g.N):
-            outputs = dy[part].reshape(-1, g.groups, g.K // g.groups, g.P * g.Q)
-            dw += self.xp.matmul(outputs, self._unrolled(x[part], g).swapaxes(2, 3)).sum(axis=0)
+            outputs = dy[part].swapaxes(0, 1).reshape(g.groups, g.K // g.groups, -1)
+            dw += self.xp.matmul(outputs, self._unrolled(x[part], g).swapaxes(1, 2))
         return dw.reshape(g.w_shape)
 
     def data_gradient(self, dy: Array, w: Array, g: ConvGeometry) -> Array:
@@ -72,7 +72,7 @@ class Lowered:
         return [slice(first, first + size) for first in range(0, batch, size)]
 
     def _unrolled(self, x: Array, g: ConvGeometry) -> Array:
-        """(images, groups, C/groups R S, P Q): the window of output point (p, q) in column p Q + q."""
+        """(groups, C/groups R S, images P Q): the window of output point (n, p, q) in column (n P + p) Q + q."""
         N = len(x)
         padded = self.xp.zeros((N, g.C, g.H + 2 * g.pad[0], g.W + 2 * g.pad[1]), x.dtype)
         padded[:, :, g.pad[0] : g.pad[0] + g.H, g.pad[1] : g.pad[1] + g.W] = x
@@ -80,10 +80,10 @@ class Lowered:
         (up, across), (down, right) = g.stride, g.dilation
         windows = self.xp.lib.stride_tricks.as_strided(
             padded,
-            (N, g.C, g.R, g.S, g.P, g.Q),
-            (image, channel, row * down, column * right, row * up, column * across),
+            (g.C, g.R, g.S, N, g.P, g.Q),
+            (channel, row * down, column * right, image, row * up, column * across),
         )
-        return windows.reshape(N, g.groups, g.products, g.P * g.Q)
+        return windows.reshape(g.groups, g.products, N * g.P * g.Q)
 
     def _spread(self, dy: Array, g: ConvGeometry) -> Array:
         """dy with stride - 1 zeros between its elements, and so many around that a filter gives H x W outputs."""

@@ -424,7 +424,16 @@ check("predict_backward")
 shown.record(0)
 
 # %%
+shown.layer_times()
+
+# %%
 shown.record(1)
+
+# %%
+shown.efficiencies("ce")
+
+# %%
+shown.efficiencies("ru")
 
 # %%
 shown.record(2)

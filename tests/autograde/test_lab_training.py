@@ -190,6 +190,16 @@ def test_timeline_says_how_long_an_iteration_takes_and_is_the_same_bytes_each_ti
     assert "currentColor" in first.svg
 
 
+def test_recorded_figures_say_what_they_draw():
+    assert "conv2 5.2 and 6.0" in shown.layer_times().alt
+    assert shown.layer_times().alt.endswith(f"{RECORD['date'][:10]}.")
+    for measure, name in (("ce", "Compute efficiency"), ("ru", "Resource utilisation")):
+        picture = shown.efficiencies(measure)  # type: ignore[arg-type]
+        assert picture.alt.startswith(name)
+        assert picture.alt.count("batch ") == 3
+        assert "w conv5" in picture.alt
+
+
 def test_memory_figure_names_the_largest_layer():
     picture = shown.layer_memory("vgg16", 64)
     assert "most in conv1_2 (1,568 MiB)" in picture.alt
