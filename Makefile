@@ -6,7 +6,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint lab build prove bench doctor lock clean
+.PHONY: help demo test test-full soak lint lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,10 @@ test-full: lint  ## everything, the slow tests and the proofs of the labs too
 	$(BIN)/python -m pytest -n $(WORKERS)
 	$(BIN)/convladder build --check
 	$(BIN)/convladder prove
+
+COUNT ?= 500
+soak: .venv/.ready  ## grade 500 generated submissions while graders and their processes are killed at random
+	$(BIN)/python tests/autograde/soak.py --count $(COUNT) --workers $(WORKERS)
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

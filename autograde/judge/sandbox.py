@@ -200,8 +200,20 @@ class Worker:
         """Send a request and collect its reply: frames up to one whose event ends it.
 
         reply_bytes  the most that the arrays of one frame may hold
+        A process that dies is asked once more, afresh: what happens to it from outside (a machine out of memory, a
+        kill) is not the student's doing, and what the text does to it, it does again.
         Raises WorkerError where no whole reply came, SandboxError where no worker starts.
         """
+        try:
+            return self._request(role, header, arrays, reply_bytes, seconds)
+        except WorkerError as error:
+            if error.reason != "died":
+                raise
+            return self._request(role, header, arrays, reply_bytes, seconds)
+
+    def _request(
+        self, role: Role, header: dict[str, Any], arrays: Sequence[np.ndarray], reply_bytes: int, seconds: float | None
+    ) -> list[Frame]:
         self.start(role)
         child = self._children[role]
         try:

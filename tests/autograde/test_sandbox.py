@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,24 @@ def test_a_worker_that_dies_is_reported_and_replaced(worker: Worker, death: str)
         call(worker, f"import os\ndef f():\n    {death}")
     assert caught.value.reason == "died"
     assert call(worker, "def f():\n    return 7") == 7
+
+
+def test_a_process_that_something_else_kills_is_asked_once_more(worker: Worker, tmp_path: Path) -> None:
+    """Killed from outside while it answers; asked again, nothing happens to it."""
+    kills: list[int] = []
+    call(worker, "def f():\n    return 1")
+
+    def kill() -> None:
+        time.sleep(0.3)
+        kills.append(worker._children["python"]._process.pid)
+        os.killpg(kills[0], signal.SIGKILL)
+
+    worker.start("python")
+    thread = threading.Thread(target=kill)
+    thread.start()
+    assert call(worker, "import time\ndef f():\n    time.sleep(0.7)\n    return 5") == 5
+    thread.join()
+    assert kills
 
 
 def test_exit_is_an_error_like_others(worker: Worker) -> None:
