@@ -110,7 +110,9 @@ def test_a_process_that_something_else_kills_is_asked_once_more(worker: Worker, 
     call(worker, "def f():\n    return 1")
 
     def kill() -> None:
-        time.sleep(0.3)
+        while not worker._children["python"]._ready:
+            time.sleep(0.01)
+        time.sleep(0.2)
         kills.append(worker._children["python"]._process.pid)
         os.killpg(kills[0], signal.SIGKILL)
 
