@@ -59,21 +59,27 @@ class Checked:
 
 @dataclass
 class Measured:
-    """What `measure` gives back: the engine's counters of one run, by source line, and what a warp touches."""
+    """What `measure` gives back: the engine's counters of one run, by source line, and what a warp touches.
+
+    printed   what the threads printed
+    """
 
     title: str
     seen: traffic.Traffic = field(repr=False)
     counters: Mapping[str, float] = field(repr=False)
     lanes: Sequence[LaneMap] = field(repr=False, default=())
+    printed: str = field(repr=False, default="")
 
     def __repr__(self) -> str:
         shown = [self.title, terminal.as_text(terminal.traffic(self.seen))]
+        if self.printed:
+            shown.insert(1, f"printed:\n{report.plain(self.printed)}")
         if (drawn := worst(self.lanes)) is not None:
             shown.append(terminal.as_text(terminal.lane_map(drawn)))
         return "\n".join(shown).rstrip()
 
     def _repr_html_(self) -> str:
-        return report.traffic_html(self.seen, self.title, self.lanes)
+        return report.traffic_html(self.seen, self.title, self.lanes, self.printed)
 
 
 @dataclass
@@ -311,12 +317,13 @@ def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
     answer = lab.answers[task]
     found = checking.measure_task(lab.spec, task, answer, lab.worker, secret=_PUBLIC, watch=(block, warp))
     if found.problem:
-        raise NotebookError(f"{task} cannot be measured: {found.problem}")
+        printed = f"\nprinted:\n{report.plain(found.printed)}" if found.printed else ""
+        raise NotebookError(f"{task} cannot be measured: {found.problem}{printed}")
     counters = total(counted for _, counted in found.launches)
     sizes = ", ".join(f"{name}={value:g}" for name, value in found.symbols.items())
     title = f"{chosen.title}: {found.case} ({sizes})"
     drawn = [m for access in found.lanes if (m := lane_map(access)) is not None]
-    return Measured(title, traffic.arrange(counters, answer.source()), found.totals, drawn)
+    return Measured(title, traffic.arrange(counters, answer.source()), found.totals, drawn, found.printed)
 
 
 def time_kernel(task: str) -> Timed:

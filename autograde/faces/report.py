@@ -368,10 +368,10 @@ def compiled_html(kernels: Sequence[str], found: Sequence[Complaint], hint: str)
     )
 
 
-def traffic_html(seen: Traffic, title: str, drawn: Sequence[LaneMap] = ()) -> str:
+def traffic_html(seen: Traffic, title: str, drawn: Sequence[LaneMap] = (), printed: str = "") -> str:
     """Counters beside each line of the source, below a notebook cell; what a warp touches, the worst access open."""
     page = environment().get_template("traffic.html.j2")
-    return page.render(traffic=seen, title=title, maps=drawn, worst=worst(drawn))
+    return page.render(traffic=seen, title=title, maps=drawn, worst=worst(drawn), printed=plain(printed))
 
 
 def class_page(grades: Grades, title: str) -> str:

@@ -38,6 +38,7 @@ class CaseRun:
     launches: list[tuple[str, Counters]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    printed: str = ""  # by its threads; not for students where the case is hidden
     error: str = ""
 
     def wrong(self) -> diagnosis.Wrong | None:
@@ -174,6 +175,7 @@ def _read_case(frame: Any, r: CaseRun) -> None:
     r.faults = [_fault(f) for f in frame.header["faults"]]
     r.launches = [(str(name), counting.from_json(c)) for name, c in frame.header["launches"]]
     r.changed = [str(name) for name in frame.header["changed"]]
+    r.printed = str(frame.header["printed"])
     r.outputs = dict(zip(frame.header["outputs"], frame.arrays, strict=True))
     for output in r.instance.outputs:
         array = r.outputs[output.name]

@@ -23,6 +23,7 @@ class Measurement:
     launches  (kernel, counters) in order; lines in them are lines of the cell
     totals    every counter that a threshold may name
     lanes     what each lane of one warp touches, where that was asked for (judge.lanes)
+    printed   what its threads printed, the beginning
     """
 
     task: str
@@ -33,6 +34,7 @@ class Measurement:
     totals: Numbers = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     lanes: list[dict[str, Any]] = field(default_factory=list)
+    printed: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -40,7 +42,7 @@ class Measurement:
             "task": self.task, "case": self.case, "symbols": self.symbols, "problem": self.problem,
             "launches": [{"kernel": name, "lines": list(_lines(c)), "branches": [b.__dict__ for b in c.branches]}
                          for name, c in self.launches],
-            "totals": self.totals, "faults": [kernel_task.fault_json(f) for f in self.faults],
+            "totals": self.totals, "printed": self.printed, "faults": [kernel_task.fault_json(f) for f in self.faults],
         }  # fmt: skip
 
 
@@ -62,6 +64,7 @@ def measure(
         failed = kernel_task.misbehaviour(r, answer)
         measured.problem = failed.rationale if failed else ""
         measured.faults = r.faults
+        measured.printed = r.printed
         measured.launches = r.launches
         measured.totals = counting.numbers([c for _, c in r.launches])
         if watch is not None and not measured.problem:

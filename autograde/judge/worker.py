@@ -10,7 +10,7 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
 
     {op: "kernel", source, default_args, on, budget, cases: [{symbols, inputs, outputs, inouts}]}
         {event: "compiled", kernels}
-        {event: "case", index, faults, launches: [[kernel, counters]], changed, outputs} + arrays    for each case
+        {event: "case", index, faults, launches: [[kernel, counters]], changed, outputs, printed} + arrays    for each
         {event: "error", stage: "compile" | "launch" | "gpu", index, type, message, line, ...}       ends the request
         {event: "end"}
     {op: "terms", source, default_args, case, wanted: [[output, flat index]]}
@@ -50,6 +50,7 @@ from .values import pack
 _MAX_REQUEST = 1 << 30
 _ANSWER = "<answer>"
 _MAX_MESSAGE = 500
+_MAX_PRINTED = 4000
 #: Returned values of one request, in bytes of their JSON and arrays.
 _MAX_RESULTS = 16 << 20
 
@@ -202,8 +203,9 @@ def _run_case(
         )
         faults = [asdict(f) for _, r in results for f in r.faults]
         launches = [[name, asdict(r.counters)] for name, r in results if r.counters is not None]
+        printed = "".join(r.output for _, r in results)
     except errors.UnsupportedPTX as error:
-        faults, launches = [asdict(error.fault)], []
+        faults, launches, printed = [asdict(error.fault)], [], ""
     changed = [n for n, i in case["inputs"].items() if not np.array_equal(operands[n], arrays[i])]
     if not faults and "gpu" in modules:
         operands = _operands(case, arrays)
@@ -215,6 +217,7 @@ def _run_case(
             raise _GpuError(f"on the GPU: {error}") from None
     written = [*case["outputs"], *case["inouts"]]
     reply = {"faults": faults[:20], "launches": launches, "changed": changed, "outputs": written}
+    reply["printed"] = printed[:_MAX_PRINTED]
     return reply, [getattr(operands[n], "array", operands[n]) for n in written]
 
 

@@ -16,7 +16,6 @@ from .access import (
     exists,
     extent,
     field_of,
-    is_null,
     outside,
     shared_row,
     tally_of,
@@ -140,6 +139,8 @@ class _SharedAccess(WarpAccess):
             f.place(label)
             with f.when(exists(f, self.pending)):
                 self._check_pending(shape)
+            with f.when(exists(f, self.updater)):
+                self._check_updaters(shape)
             with f.when(exists(f, self.writer)):
                 self._check_load(shape) if self.is_load else self._check_store(shape)
             shape.move()
@@ -159,11 +160,11 @@ class _SharedAccess(WarpAccess):
         if width > 1:
             fine = f.and_(fine, self.holds(f.icmp("eq", f.and_(self.low, width - 1), 0)))
         fine = f.and_(fine, f.icmp("eq", get(f, self.context, Slot.CAREFUL), 0))
-        fine = f.and_(fine, is_null(f, field_of(f, record, ArrayField.UPDATER)))
         self.require(fine)
         self.base = field_of(f, record, ArrayField.BASE)
         self.writer = field_of(f, record, ArrayField.WRITER)
         self.reader = field_of(f, record, ArrayField.READER)
+        self.updater = field_of(f, record, ArrayField.UPDATER)
         self.pending = field_of(f, record, ArrayField.PENDING)
         first = f.lowest_bit(self.active)
         self.origin = widen(f, f.extract(self.low, first))
@@ -194,14 +195,21 @@ class _SharedAccess(WarpAccess):
         for part in range(self.parts):
             self.require(shape.holds(f.icmp("eq", shape.load(self.pending, part), 0)))
 
+    def _check_updaters(self, shape: _Run | _Scattered) -> None:
+        """Nobody whom nothing orders before me has updated it."""
+        f = self.f
+        tags = Tags(f, self.context, is_row=True)
+        for part in range(self.parts):
+            foreign = tags.is_foreign(shape.load(self.updater, part), shape.me(tags, part))
+            self.require(shape.holds(f.not_(foreign)))
+
     def _check_load(self, shape: _Run | _Scattered) -> None:
         """Everything was written, and by nobody whom nothing orders before me; note me as a reader."""
         f = self.f
         tags = Tags(f, self.context, is_row=True)
         for part in range(self.parts):
             tag, me = shape.load(self.writer, part), shape.me(tags, part)
-            bad = f.or_(tags.is_void(tag), tags.is_foreign(tag, me))
-            self.require(shape.holds(f.not_(bad)))
+            self.require(shape.holds(f.not_(tags.is_unreadable(tag, me))))
         with f.when(exists(f, self.reader)):
             for part in range(self.parts):
                 tag, me = shape.load(self.reader, part), shape.me(tags, part)
@@ -289,10 +297,10 @@ def load_uniform() -> FunctionBuilder:
     bad = outside(f, exact, width, *extent(f, context, load.site))
     bad = f.or_(bad, f.icmp("ne", f.and_(exact, f.sub(width, 1)), 0))
     bad = f.or_(bad, f.icmp("ne", get(f, context, Slot.CAREFUL), 0))
-    bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.UPDATER)))
     bad = f.or_(bad, exists(f, field_of(f, record, ArrayField.PENDING)))
     load.require_not(bad)
-    writer, reader = field_of(f, record, ArrayField.WRITER), field_of(f, record, ArrayField.READER)
+    fields = (ArrayField.WRITER, ArrayField.READER, ArrayField.UPDATER)
+    writer, reader, updater = (field_of(f, record, field) for field in fields)
     with f.when(exists(f, writer)):
         tags = Tags(f, context)
         shift = field_of(f, record, ArrayField.SHIFT, "i64")
@@ -302,9 +310,12 @@ def load_uniform() -> FunctionBuilder:
         count, granule = f.binary("lshr", width, shift), f.binary("lshr", exact, shift)
         with f.repeat(count) as part:
             tag = f.load("i32", writer, f.mul(f.add(granule, part), 4))
-            unclear = f.or_(tags.is_void(tag), tags.is_foreign(tag, me))
-            with f.when(unclear, unlikely=True):
+            with f.when(tags.is_unreadable(tag, me), unlikely=True):
                 f.jump(load.slow)
+            with f.when(exists(f, updater)):
+                tag = f.load("i32", updater, f.mul(f.add(granule, part), 4))
+                with f.when(tags.is_foreign(tag, me), unlikely=True):
+                    f.jump(load.slow)
         with f.when(exists(f, reader)), f.repeat(count) as part:
             where = f.at(reader, f.mul(f.add(granule, part), 4))
             tag = f.load("i32", where)

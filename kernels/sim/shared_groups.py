@@ -7,7 +7,7 @@ follows from the pattern of the lanes; it is worked out when the pattern changes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,7 +18,6 @@ from .access import (
     extent,
     field_of,
     fill_bytes,
-    is_null,
     shared_row,
     tally_of,
     widen,
@@ -172,18 +171,19 @@ class _Check(Prover):
         self.require(f.icmp("eq", get(f, context, Slot.CAREFUL), 0))
         self.require(f.icmp("ne", self.active, 0))
         self.require(f.icmp("ult", f.load("i64", self.record, GroupField.MISSES), MOST_MISSES))
-        self.require(is_null(f, field_of(f, shared, ArrayField.UPDATER)))
         first = self._find()
         self.require(f.icmp("eq", f.load("i32", self.record, GroupField.USABLE), 1))
         word = f.binary("ashr", f.cast("sext", first, "i64"), 2)
         start = f.mul(f.add(word, f.load("i64", self.record, GroupField.FIRST_WORD)), WORD)
         writer, reader = (field_of(f, shared, field) for field in (ArrayField.WRITER, ArrayField.READER))
-        pending = field_of(f, shared, ArrayField.PENDING)
+        pending, updater = (field_of(f, shared, field) for field in (ArrayField.PENDING, ArrayField.UPDATER))
         with f.when(exists(f, pending)):
             self._check_pending(f.at(pending, start))
         with f.when(exists(f, writer)):
             self.require(f.icmp("eq", field_of(f, shared, ArrayField.SHIFT, "i64"), 2))
-            self._check_writers(f.at(writer, start))
+            self._require_words(f.at(writer, start), Tags.is_unreadable)
+            with f.when(exists(f, updater)):
+                self._require_words(f.at(updater, start), Tags.is_foreign)
             self._note_readers(f.at(reader, start))
         f.increment(self.record, GroupField.REPEATS, 1)
         f.ret(Value("i1", "true"))
@@ -244,16 +244,15 @@ class _Check(Prover):
         none = f.icmp("eq", f.load(_ROW, marks, align=64), 0)
         self.require(f.icmp("eq", f.to_mask(none), -1))
 
-    def _check_writers(self, writer: Value) -> None:
-        """Every word was written, and by nobody whom nothing orders before its reader."""
+    def _require_words(self, shadow: Value, is_unclear: Callable[[Tags, Value, Value], Value]) -> None:
+        """No word's tag is unclear to its reader."""
         f = self.f
         bad = f.alloca("i32")
         f.store(integer(0), bad)
         tags = Tags(f, self.context, is_row=True)
         with self._words() as (place, mask, readers):
-            tag = _load_row(f, f.at(writer, place), mask)
-            me = f.or_(tags.mine, readers)
-            unclear = f.and_(f.or_(tags.is_void(tag), tags.is_foreign(tag, me)), mask)
+            tag = _load_row(f, f.at(shadow, place), mask)
+            unclear = f.and_(is_unclear(tags, tag, f.or_(tags.mine, readers)), mask)
             f.store(f.or_(f.load("i32", bad), f.to_mask(unclear)), bad)
         self.require(f.icmp("eq", f.load("i32", bad), 0))
 

@@ -46,6 +46,10 @@ class Tags:
         other = f.icmp("ne", f.and_(f.xor(tag, me), self.field), 0)
         return f.and_(f.icmp("uge", tag, self.epoch), other)
 
+    def is_unreadable(self, tag: Value, me: Value) -> Value:
+        """Whether a writer's tag of shared memory says that it is undefined, or races with me."""
+        return self.f.or_(self.is_void(tag), self.is_foreign(tag, me))
+
     def is_elsewhere(self, tag: Value) -> Value:
         """Whether a tag of an array is of another block."""
         f = self.f

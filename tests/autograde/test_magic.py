@@ -233,6 +233,16 @@ def test_measuring_shows_each_line_with_its_traffic(lab: Notebook, solved: dict[
     assert "sectors per request" in result._repr_html_()
 
 
+def test_measuring_shows_what_the_threads_printed(lab: Notebook, solved: dict[str, str]) -> None:
+    said = 'if (threadIdx.x + blockIdx.x + blockIdx.y + blockIdx.z == 0) printf("<b>%d\\x1b[2J", H);'
+    lab.run(solved["direct_guarded"].replace("] = sum;", f"] = sum; {said}"))
+    lab.run("result = measure('direct_guarded')")
+    result = lab.shell.user_ns["result"]
+    assert "printed:\n<b>" in repr(result)
+    assert "&lt;b&gt;" in result._repr_html_()
+    assert "\x1b" not in repr(result) + result._repr_html_()
+
+
 def test_a_kernel_with_a_fault_is_not_measured(lab: Notebook, solved: dict[str, str]) -> None:
     lab.run(solved["direct_guarded"].replace("] = sum;", " + 1000000] = sum;"))
     said = lab.run("measure('direct_guarded')")
