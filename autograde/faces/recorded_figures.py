@@ -141,21 +141,24 @@ def layer_times(images: int = 64) -> Picture:
     return _bars(bars, [*here, "all"], "ms", f"AlexNet, {images} images", record, log=True)
 
 
-def batch_speedups(ways: Iterable[str] = _TILED) -> Picture:
-    """The sparse paper's figure 9 in form: how many times as long the libraries take, against the batch."""
-    record, ways = _record("batch"), tuple(ways)
-    curves = {
-        name: [
-            (images, total_us(layers, other) / mine)
-            for images, layers in batches(compare.rows(record))
-            if (mine := total_us(layers, ways))
-        ]
-        for name, other in _OPPONENTS.items()
-    }
+def batch_speedups() -> Picture:
+    """The sparse paper's figure 9 in form: how many times as long the libraries take as ours, against the batch."""
+    record = _record("batch")
     figure, axes = _axes()
-    _curves(axes, curves, "images in a batch", "time of the library / tiled")
+    said = {}
+    for ours, ways, line in (("tiled", _TILED, "-"), ("best rung", SPARSE_RUNGS, "--")):
+        curves = {
+            f"{name} / {ours}": [
+                (images, total_us(layers, other) / mine)
+                for images, layers in batches(compare.rows(record))
+                if (mine := total_us(layers, ways))
+            ]
+            for name, other in _OPPONENTS.items()
+        }
+        _curves(axes, curves, "images in a batch", "ratio of times", line)
+        for name, points in curves.items():
+            said[name] = ", ".join(f"{gain:.2f} at {int(images)}" for images, gain in points)
     axes.axhline(1, color=INK, linewidth=0.8)
-    said = {name: ", ".join(f"{gain:.2f} at {int(n)}" for n, gain in points) for name, points in curves.items()}
     return _picture(figure, "AlexNet conv2 to conv5 together", said, record)
 
 
@@ -219,10 +222,10 @@ def _axes(height: float = 3.2) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _curves(axes: Any, curves: Curves, x: str, y: str) -> None:
+def _curves(axes: Any, curves: Curves, x: str, y: str, line: str = "-") -> None:
     for (name, points), (color, mark) in zip(curves.items(), _STYLES, strict=False):
         if points:
-            axes.plot(*zip(*sorted(points), strict=True), marker=mark, color=color, markersize=4, label=name)
+            axes.plot(*zip(*sorted(points), strict=True), line, marker=mark, color=color, markersize=4, label=name)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)

@@ -7,8 +7,8 @@
  * launch       grid (cdiv(P*Q, 128), K, N), block 128
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
  * H100         AlexNet's conv2, conv3, 128 images: 6.00, 2.43 ms; lowered, cuBLAS: 1.84, 1.13
- * a base rung, the loop as the paper lists it: each non-zero is a load of y, a load of xp, a store of y, since the
- * compiler cannot know that y and xp do not overlap.
+ * a base rung, the loop as the paper lists it: each non-zero is a store of y, and a load of rowptr again, since the
+ * compiler cannot know that y overlaps none of what is read.
  * Source: sparse paper, section 3.2, process two (its index slips put right).
  */
 //@ needs K < 65536 and N < 65536

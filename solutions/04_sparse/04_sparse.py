@@ -301,8 +301,8 @@ check("predict_updates")
 # %% [markdown]
 # ## Step 6 · The sum in a register (20 minutes)
 #
-# Why does the compiler not keep the sum in a register by itself? It may not: `y` and `xp` are pointers to floats, and if they overlapped, each store to `y` could change
-# what the next load of `xp` returns. You know that they do not overlap.
+# Why does the compiler not keep the sum in a register by itself? It may not leave out a store: for all it knows, `y` overlaps what the loop reads, and then the store changes what the next load
+# returns. For the same reason it loads even `rowptr[k + 1]` again in each pass; see the table above. You know that nothing overlaps.
 #
 # **Task `csr`, kernel, about 6 lines, at most 128 threads a block.** The same kernel with the sum in a local variable, and one store at the end.
 
@@ -325,8 +325,8 @@ measure("csr")
 time_kernel("csr")
 
 # %% [markdown]
-# **Prediction against measurement.** Compare the two tables. The store requests fell by the factor that you predicted, and with each store went a load of the same
-# element. What is left for each multiply-add is one load of `val`, one of `col` and one of `xp`. The first two bring a single number to 32 lanes; lab 5 takes them on.
+# **Prediction against measurement.** Compare the two tables. The store requests fell by the factor that you predicted, and with the stores went the loads of
+# `rowptr` in each pass. What is left for each multiply-add is one load of `val`, one of `col` and one of `xp`. The first two bring a single number to 32 lanes; lab 5 takes them on.
 #
 # **Padding's share.** These times were recorded on the GPU named in the figure: padding and stretching beside the two convolutions, which include
 # the padding. The filters are stretched once, when they are loaded; the padding runs for every batch.
@@ -367,11 +367,11 @@ recorded_figures.crossover("conv3")
 recorded_figures.verdicts("sparse", "where more than 0.6 of the weights are zero")
 
 # %% [markdown]
-# **Verdict: it depends on the opponent.** Against lowering with cuBLAS, the paper's own opponent, the best sparse kernel of this course begins to win in the region that your model
-# predicted, above the paper's 0.6. Against cuDNN, which does not unroll the image in memory, it takes sparsities of about 0.9, and on one layer no sparsity that was tried was enough.
-# A threshold is a property of two programs and a device, not of sparsity.
+# **Verdict: it depends on the opponent.** Against lowering with cuBLAS, the paper's own opponent, the best sparse kernel of this course begins to win a little above the paper's 0.6, and below what your model
+# gives: lowering does not reach its bound either, for it must also unroll the image. Against cuDNN, which does not, far more of the weights must be zero; the table says how many, layer by layer, and where nothing that was tried was
+# enough. A threshold is a property of two programs and a device, not of sparsity.
 #
-# **Explain, at most 80 words.** Why must nearly nine of ten weights go before skipping them beats a good dense kernel? Name what the sparse kernel does for each multiply-add that the dense one
+# **Explain, at most 80 words.** Why must most of the weights go before skipping them beats a good dense kernel? Name what the sparse kernel does for each multiply-add that the dense one
 # does not, with one number of your own counters. Why does it not help the GPU that the zeros are multiplied for nothing?
 
 # %% [markdown] explain="explain_crossover"

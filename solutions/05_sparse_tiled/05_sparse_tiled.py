@@ -140,17 +140,18 @@ check("csr_paper")
 #
 # ## Step 3 · Your own, with tiles (40 minutes)
 #
-# Now write it in the form of lab 4: one number $pq$ a thread, so that a plane is covered by one row of blocks.
+# Now write it in the form of lab 4: one number $pq$ a thread, so that a plane is covered by one row of blocks. A tile is as long as the block has threads.
 #
-# **Task `csr_tiled`, kernel, about 12 lines, at most `TILE` threads a block.** Given are the two tiles, the thread's place, and `live`: whether it has an output. Write the loop over
-# the tiles of row `k` with its two barriers, and the store.
+# **Task `csr_tiled`, kernel, about 12 lines, at most 256 threads a block.** Given are the two tiles, the thread's place, and `live`: whether it has an output. Write the loop over
+# the tiles of row `k` with its two barriers, and the store. Of the two thresholds, `loads` belongs to this step, and `surplus` to the next.
 
 # %%
 # %%cuda csr_tiled
 //! ladder/csr_tiled.cu
+//! stub csr_tiled.start.cu
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>Let j0 run from rowptr[k] to rowptr[k + 1] in steps of TILE. The length of this tile is TILE or what is left of the row: min(…).</details>
+# <details><summary>Hint 1</summary>Let j0 run from rowptr[k] to rowptr[k + 1] in steps of the block's size. The length of this tile is that size or what is left of the row: min(…).</details>
 # <details><summary>Hint 2</summary>Thread t loads pair j0 + t, if t is less than the length. Then a barrier, the loop over the tile, and another barrier. No thread may return before the last barrier.</details>
 # <details><summary>Hint 3</summary>All threads of a block have the same k, so they make the same number of passes: a barrier inside the loop is met by all or by none. Only the store is for live threads alone.</details>
 
@@ -167,7 +168,7 @@ measure("csr_tiled")
 # **Try it.** Take one barrier out, run the cell and the check, and put it back; then the other. Each gives a race, in another line. Without the first one,
 # who reads what nobody has written yet? Without the second, who overwrites what is still being read? Then let the threads without an output return at the top, as in lab 4, and see what the engine says.
 #
-# ## Step 4 · How large is a block? (20 minutes)
+# ## Step 4 · How large is a block? (25 minutes)
 #
 # The paper takes 1024 threads a block, and gives as its reason that a plane has more outputs than that. Its own layers say otherwise: conv2 of AlexNet has $27 \times 27 =
 # 729$ outputs, and conv3 to conv5 have $13 \times 13 = 169$.
@@ -197,11 +198,15 @@ figures.useful_threads(outputs=[729, 169, 49], blocks=[64, 128, 256, 1024])
 
 # %% [markdown]
 # **Prediction against measurement.** Set `TILE` to 1024 in your kernel of step 3, run it, and run `measure` once more. The multiply-adds grow, because surplus threads multiply as well: they have to walk with
-# the others. Set it back to 128. In lab 4 a warp without outputs went home, which is why on small planes that kernel can beat a tiled one.
+# the others, or wait for them. In lab 4 a warp without outputs went home, which is why on small planes that kernel can beat a tiled one.
+#
+# **Task `csr_tiled` again, its launch, about 3 lines.** Cut the blocks to the plane. The launch line may be any expression: a line `//@ let block = …` gives a number a name, and `block=block` uses it. A block is made
+# of whole warps and has at most 256 threads. Find an expression that covers 169 outputs by one block of 192, and 729 by three of 256, and let the kernel use `blockDim.x` where it used `TILE`; the two shared
+# arrays keep a constant size. Then run the cell and the check of step 3 again: the threshold `surplus` is met when at most every sixth thread has no output.
 #
 # ## Step 5 · A block that spans images (40 minutes)
 #
-# The last layers of GoogLeNet and ResNet-50 have planes of $7 \times 7 = 49$ outputs, and no size of block fits that. But all images meet the same filter. So number the
+# The last layers of GoogLeNet and ResNet-50 have planes of $7 \times 7 = 49$ outputs, and no block of whole warps fits that. But all images meet the same filter. So number the
 # outputs of a filter through the whole batch, $0 \ldots N P Q - 1$, and let a block take `TILE` of these, from whichever images they are.
 #
 # **Task `csr_spanning`, kernel, about 18 lines, at most `TILE` threads a block.** Given are the launch, one tile of pairs, and the number of the thread's output, `point`. Write what
@@ -223,14 +228,11 @@ check("csr_spanning")
 # %%
 measure("csr_spanning")
 
-# %%
-time_kernel("csr_spanning")
-
 # %% [markdown]
 # The price is order. Neighbouring blocks share fewer columns of `xp`, and the windows of a warp that spans two images lie far apart. On large planes, where nothing is gained, this
 # kernel is slower than the one before.
 #
-# ## Step 6 · As fast as you can (60 minutes)
+# ## Step 6 · As fast as you can (55 minutes)
 #
 # What bounds your kernel now? For each multiply-add a warp asks memory twice or three times: for a pair in shared memory (one word or two), and for an element of `xp`. A GPU could start four multiply-adds
 # in the time of one such request. So let one pair serve *several* outputs of the same thread, whose sums all stay in registers.
@@ -286,8 +288,8 @@ recorded_figures.base_and_tiled()
 recorded_figures.verdicts("sparse", "tiles in shared memory")
 
 # %% [markdown]
-# **Verdict: a gain, for another reason.** Nearly all of it comes from the register, which you met in lab 4. Tiles by themselves give some percent on the small planes and more on the large one: a warp's 32 lanes
-# asking for the same word cost one sector, and a cache answers it. What tiles do is make room for step 6.
+# **Verdict: a gain, and most of it for another reason.** The register, which you met in lab 4, gives several times as much as the tiles. Of what the tiles give, a part is due to blocks that are cut to the output, as in
+# step 4; with the paper's 1024 threads it would be lost. A warp's 32 lanes that ask for the same word cost one sector, and a cache answers it: tiles replace requests that were cheap. What they do is make room for step 6.
 #
 # **Figure 8** sets the tiled kernel beside the libraries, layer by layer, at batch 64.
 
@@ -299,9 +301,9 @@ recorded_figures.verdicts("batch", "at batch 64")
 
 # %% [markdown]
 # **Verdict: it holds, and depends on how lowering is called.** Caffe lowers one image at a time, which leaves a large GPU half idle; against that the gains are far above the paper's. Against lowering of the whole batch in one product they
-# shrink to the size that the paper reports.
+# come down to its order, and conv2, which has the fewest zeros, gains least, as there.
 #
-# **Figure 9** varies the batch.
+# **Figure 9** varies the batch: solid lines for the tiled kernel, dashed ones for the best rung. The table speaks of the best rung.
 
 # %%
 recorded_figures.batch_speedups()
@@ -310,8 +312,8 @@ recorded_figures.batch_speedups()
 recorded_figures.verdicts("batch", "the speed-up is largest")
 
 # %% [markdown]
-# **Verdict: the shape does not carry over.** From some batch on the curves are flat: once every multiprocessor has work, twice the images take twice the time with either method.
-# Where the maximum lies says how large a GPU is, not how good a method.
+# **Verdict: the maximum is no landmark.** From a few dozen images on the curves of the tiled kernel are nearly flat: once every multiprocessor has work, twice the images take twice the time with either method. Where small
+# batches differ, it says how many blocks each method makes of an image. That depends on the size of the GPU, so it does not carry over from a GTX 1060.
 #
 # **Figure 10** goes through the layers of GoogLeNet and ResNet-50.
 

@@ -138,7 +138,7 @@ class _OfFilters(Problem):
         g = self.geometry(symbols)
         found: dict[str, Any] = {**self.optional, **symbols, **g.symbols()}
         found |= {"Hp": g.H + 2 * g.pad[0], "Wp": g.W + 2 * g.pad[1]}
-        return {n: v for n, v in found.items() if n in self.declarations}
+        return {n: found[n] for n in self.declarations if n in found}
 
     def mask(self, symbols: Symbols, rng: np.random.Generator) -> np.ndarray:
         """(K, C, R, S) bool: which weights are not zero."""

@@ -1,15 +1,16 @@
 //! task: csr_free
 //! fails: csr_free.runs
 //! why: reads behind the last image where the batch is no multiple of eight
-//@ const TILE = 128
+//@ const TILE = 256
 //@ const IMAGES = 8
-//@ launch csr_images grid=(cdiv(P*Q, TILE), K, cdiv(N, IMAGES)) block=TILE
+//@ let block = 32*cdiv(P*Q, 32*cdiv(P*Q, TILE))
+//@ launch csr_images grid=(cdiv(P*Q, block), K, cdiv(N, IMAGES)) block=block
 
 __global__ void csr_images(const float* xp, const int* rowptr, const int* col, const float* val, float* y,
                            int N, int C, int Hp, int Wp, int K, int P, int Q, int Uh, int Uw)
 {
     __shared__ int2 tile[TILE];                         // (col, the bits of val)
-    int pq = blockIdx.x * TILE + threadIdx.x;
+    int pq = blockIdx.x * blockDim.x + threadIdx.x;
     int k = blockIdx.y;
     int n0 = blockIdx.z * IMAGES;
     bool live = pq < P * Q;
@@ -20,8 +21,8 @@ __global__ void csr_images(const float* xp, const int* rowptr, const int* col, c
 
     int end = rowptr[k + 1];
     float sum[IMAGES] = {};
-    for (int j0 = rowptr[k]; j0 < end; j0 += TILE) {
-        int length = min(TILE, end - j0);
+    for (int j0 = rowptr[k]; j0 < end; j0 += blockDim.x) {
+        int length = min((int)blockDim.x, end - j0);
         if (threadIdx.x < length)
             tile[threadIdx.x] = make_int2(col[j0 + threadIdx.x], __float_as_int(val[j0 + threadIdx.x]));
         __syncthreads();

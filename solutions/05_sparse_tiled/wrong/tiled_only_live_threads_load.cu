@@ -1,15 +1,16 @@
 //! task: csr_tiled
 //! fails: csr_tiled.runs
 //! why: threads without an output do not help to load: a tile has holes
-//@ const TILE = 128
-//@ launch csr_tiled grid=(cdiv(P*Q, TILE), K, N) block=TILE
+//@ const TILE = 256
+//@ let block = 32*cdiv(P*Q, 32*cdiv(P*Q, TILE))
+//@ launch csr_tiled grid=(cdiv(P*Q, block), K, N) block=block
 
 __global__ void csr_tiled(const float* xp, const int* rowptr, const int* col, const float* val, float* y,
                           int C, int Hp, int Wp, int K, int P, int Q, int Uh, int Uw)
 {
     __shared__ int col_tile[TILE];
     __shared__ float val_tile[TILE];
-    int pq = blockIdx.x * TILE + threadIdx.x;           // one thread an output point
+    int pq = blockIdx.x * blockDim.x + threadIdx.x;     // one thread an output point
     int k = blockIdx.y;
     int n = blockIdx.z;
     bool live = pq < P * Q;                             // surplus threads help to load, and must reach the barriers
@@ -17,8 +18,8 @@ __global__ void csr_tiled(const float* xp, const int* rowptr, const int* col, co
 
     int end = rowptr[k + 1];
     float sum = 0.0f;
-    for (int j0 = rowptr[k]; j0 < end; j0 += TILE) {
-        int length = min(TILE, end - j0);
+    for (int j0 = rowptr[k]; j0 < end; j0 += blockDim.x) {
+        int length = min((int)blockDim.x, end - j0);
         if (live && threadIdx.x < length) {
             col_tile[threadIdx.x] = col[j0 + threadIdx.x];
             val_tile[threadIdx.x] = val[j0 + threadIdx.x];
