@@ -6,13 +6,14 @@ fresh worker each time. What comes out is a record, with the device that it was 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ... import __version__
-from ...kernels import gpu, measure
+from ...kernels import gpu, measure, signature
 from ...kernels.methods import ladder_source
 from ..judge import check, timing
 from ..judge.record import CheckRecord
@@ -69,7 +70,7 @@ def examine(
             {"base_rung": task.target.base, "target_rung": task.target.target, "tolerance": task.target.tolerance,
              "gain": {**asdict(gain), "timed": gain.timed}, "solved": [], "base": []},
         )  # fmt: skip
-        answers = {"solved": solved.answers.get(task.name), "base": Answer(ladder_source(task.target.base))}
+        answers = {"solved": solved.answers.get(task.name), "base": base_answer(task.target.base)}
         for number in range(times):
             for who, answer in answers.items():
                 with open_worker(policy) as worker:
@@ -82,6 +83,13 @@ def examine(
                     watch(task.name, who, number, target)
     found.state_after = measure.device_state(gpu.device_id())
     return found
+
+
+def base_answer(rung: str) -> Answer:
+    """A rung as an answer to a task that passes other arguments by default: it says which ones it takes."""
+    source = ladder_source(rung)
+    names = ", ".join(p.name for p in next(iter(signature.kernels(source).values())))
+    return Answer(re.sub(r"^//@ launch (?!.*args=).*$", rf"\g<0> args=({names})", source, flags=re.MULTILINE))
 
 
 def _short(record: CheckRecord) -> dict[str, Any]:
