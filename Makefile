@@ -6,7 +6,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full soak lint lab build prove bench doctor lock clean
+.PHONY: help demo demo-all test test-full soak lint lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,9 @@ help:  ## this list
 
 demo: .venv/.ready  ## build lab 01, grade its sample class, write build/demo/index.html
 	$(BIN)/convladder demo
+
+demo-all: .venv/.ready  ## the same for every graded lab: build/demo-all/LAB/index.html
+	$(BIN)/convladder demo --all --out build/demo-all
 
 test: lint  ## lint, types and the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not full"

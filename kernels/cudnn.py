@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from types import ModuleType
@@ -23,7 +23,7 @@ import numpy as np
 
 from .errors import ArgumentError, BackendError, ConvladderError, DeviceMemoryError, GeometryError, LibraryError
 from .gpu import cupy_module, enough_memory
-from .layouts import ConvGeometry
+from .layouts import ConvGeometry, strides
 from .stopwatch import elapsed_us
 
 Precision = Literal["fp32", "tf32"]
@@ -221,12 +221,6 @@ def _shapes(g: ConvGeometry, direction: Direction) -> tuple[tuple[int, ...], ...
     return {"forward": (x, w, y), "data gradient": (y, w, x), "weight gradient": (x, y, w)}[direction]
 
 
-def _strides(shape: tuple[int, ...], layout: Layout) -> list[int]:
-    """Elements from one index to the next along N, C, H, W (K, C, R, S)."""
-    _, c, h, w = shape
-    return [c * h * w, h * w, w, 1] if layout == "nchw" else [c * h * w, 1, w * c, c]
-
-
 def _graph(
     g: ConvGeometry, precision: Precision, layout: Layout, direction: Direction
 ) -> tuple[Any, tuple[Any, Any, Any]]:
@@ -246,11 +240,11 @@ def _graph(
     }[direction]
     *shapes, result_shape = _shapes(g, direction)
     given = {
-        name: graph.tensor(name=name, dim=list(shape), stride=_strides(shape, layout), data_type=single)
+        name: graph.tensor(name=name, dim=list(shape), stride=list(strides(shape, layout)), data_type=single)
         for name, shape in zip(names, shapes, strict=True)
     }
     result = computes(**given, padding=list(g.pad), stride=list(g.stride), dilation=list(g.dilation))
-    result.set_output(True).set_dim(list(result_shape)).set_stride(_strides(result_shape, layout))
+    result.set_output(True).set_dim(list(result_shape)).set_stride(list(strides(result_shape, layout)))
     result.set_data_type(single)
     try:
         graph.validate()
@@ -311,6 +305,28 @@ def convolution_forward(
         best(geometry, precisions[tensor_core], layout).enqueue(x, W, y)
     if b is not None:
         y += b.reshape((1, -1, 1, 1) if layout == "nchw" else (1, 1, 1, -1))
+
+
+def forward_arguments(
+    x_shape: tuple[int, ...], w_shape: tuple[int, ...], stride: int, pad: int, layout: Layout, tf32: bool
+) -> tuple[Any, ...]:
+    """What `convolution_forward` takes besides x, W and b, for shapes (N, C, H, W) and (K, C, R, S).
+
+    returns (the shape of y's array in memory, pad, stride, dilation, groups, tensor_core, d_layout, w_layout), the
+    second to the fourth as pairs, tensor_core "never" or "always". Raises GeometryError.
+    """
+    n, k, p, q = ConvGeometry.of(tuple(x_shape), tuple(w_shape), stride, pad).y_shape
+    shape, number = ((n, k, p, q), TENSOR_NCHW) if layout == "nchw" else ((n, p, q, k), TENSOR_NHWC)
+    return shape, (pad, pad), (stride, stride), (1, 1), 1, "always" if tf32 else "never", number, number
+
+
+def fastest_plan(plans: Sequence[Sequence[float]], most_bytes: int) -> int | None:
+    """The index of the fastest plan whose scratch memory is at most so large; None where there is none.
+
+    plans  [index, bytes of scratch memory, microseconds] of each
+    """
+    allowed = [(us, index) for index, size, us in plans if size <= most_bytes]
+    return int(min(allowed)[1]) if allowed else None
 
 
 def _cupys_own() -> Callable[..., None] | None:

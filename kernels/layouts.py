@@ -33,6 +33,15 @@ def source_index(p: int, q: int, r: int, s: int, U: int, pad: int, H: int, W: in
     return (h, w) if 0 <= h < H and 0 <= w < W else None
 
 
+def strides(shape: tuple[int, ...], layout: str = "nchw") -> tuple[int, int, int, int]:
+    """Elements from one index to the next along N, C, H, W, of a tensor of the shape (N, C, H, W) in a layout.
+
+    layout  "nchw": the width lies side by side in memory; "nhwc": the channels do
+    """
+    _, c, h, w = shape
+    return (c * h * w, h * w, w, 1) if layout == "nchw" else (c * h * w, 1, w * c, c)
+
+
 def im2col(x: np.ndarray, R: int, S: int, U: int = 1, pad: int = 0) -> np.ndarray:
     """An image (C, H, W) unrolled: column p Q + q holds the window of output (p, q), one row a channel and tap.
 

@@ -131,6 +131,15 @@ def _rounded_up(value: int, unit: int) -> int:
 # ---- the training paper's measures (Li, Zhang, Cao: Analyzing performance of neural networks in training phase, 2018)
 
 
+def compute_efficiency(flops: float, time_us: float, multiprocessors: int, cores: int, clock_mhz: float) -> float:
+    """CE: operations a second, of those that a GPU could do at most (training paper, section 5.1, eq. 8).
+
+    cores      of each multiprocessor: one multiply-add, two operations, each a clock
+    clock_mhz  the paper takes the base clock, which boosts exceed; algorithms that save operations may exceed 1
+    """
+    return flops / (time_us * 1e-6) / (2 * clock_mhz * 1e6 * multiprocessors * cores)
+
+
 def grid_size(rows: int, columns: int, tile_rows: int, tile_columns: int) -> int:
     """Blocks of a product whose result of rows x columns is cut into tiles (training paper, section 5.1, eq. 9)."""
     return -(-rows // tile_rows) * -(-columns // tile_columns)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .layouts import ConvGeometry, output_size
 
-__all__ = ["at", "bound", "conv2d", "output_size"]
+__all__ = ["at", "bound", "conv2d", "output_size", "tf32"]
 
 #: Unit roundoff of float32.
 UNIT_ROUNDOFF = 2.0**-24
@@ -65,6 +65,15 @@ def bound(
     if zero_mean:
         return bound_of_squares(conv2d(x * x, w * w, stride, pad, dilation, groups), n)
     return (n + 1) * UNIT_ROUNDOFF * conv2d(abs(x), abs(w), stride, pad, dilation, groups) + underflow
+
+
+def tf32(x: np.ndarray) -> np.ndarray:
+    """float32 values rounded to TF32, the nearest with 10 bits of fraction instead of 23; halves away from zero.
+
+    So a tensor core takes its inputs (PTX: cvt.rna.tf32.f32); it sums their products in float32.
+    """
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def bound_of_products(products: np.ndarray) -> np.ndarray:

@@ -9,8 +9,8 @@ A lab's source is a notebook in percent format (jupytext). What its cells become
     any other code               a locked given cell
 
 In a kernel cell a line `//! ladder/NAME.cu` stands for that rung's text, less what its header says to readers of the
-ladder (launch, needs, gains: often the answer). `//! stub FILE` says that students start from FILE, beside the
-source, in place of the text with its answer taken out.
+ladder (launch, needs, gains: often the answer). `//! stub FILE`, in a Python cell `# STUB FILE`, says that students
+start from FILE, beside the source, in place of the text with its answer taken out.
 
 Building is a function of the files: the same bytes on every machine and in every run.
 """
@@ -45,8 +45,8 @@ _MARK = re.compile(r"\s*(?://|#+|<!--)\s*(?P<which>BEGIN|END) SOLUTION\b(?::\s*(
 _CELL_MARK = re.compile(r"# %%(?:\s|$)")
 _TASK = re.compile(r"%%(?P<magic>cuda|answer)\s+(?P<task>[A-Za-z]\w*)\s*$")
 _CHECK = re.compile(r"""check\(\s*["'](?P<task>\w+)["']\s*\)\s*$""")
-_DIRECTIVE = re.compile(r"//!\s+(?:(?P<rung>ladder/\w+\.cu)|stub\s+(?P<stub>\S+))\s*$")
-_REMNANT = re.compile(r"(?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS|MARK SCHEME)|^\s*//!", re.MULTILINE)
+_DIRECTIVE = re.compile(r"(?://!\s+(?:(?P<rung>ladder/\w+\.cu)|stub\s+(?P<stub>\S+))|# STUB\s+(?P<python>\S+))\s*$")
+_REMNANT = re.compile(r"(?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS|MARK SCHEME)|^\s*//!|^# STUB", re.MULTILINE)
 _COMMENT = re.compile(r"(?://(?!@)|#).*")
 _LADDER_HEADER = re.compile(r" \* (?:launch|needs)\b")
 
@@ -192,15 +192,15 @@ def _cell(cell: NotebookNode, place: Line, name: str, ladder: Path) -> Cell:
     if match := _TASK.match(cell.source.partition("\n")[0]):
         task = match["task"]
         if match["magic"] == "cuda":
-            return Cell("task", task, _kernel_text(lines, place, ladder), place, task)
-        return Cell("task", task, _text(lines, place, _python_stub), place, task)
+            return Cell("task", task, _answer_text(lines, place, ladder, _cuda_stub), place, task)
+        return Cell("task", task, _answer_text(lines, place, ladder, _python_stub), place, task)
     if match := _CHECK.match(cell.source):
         return Cell("check", f"{match['task']}-check", Text(cell.source, cell.source), place, match["task"])
     return Cell("given", name, Text(cell.source, cell.source), place)
 
 
-def _kernel_text(lines: Sequence[Line], place: Line, ladder: Path) -> Text:
-    """A kernel cell: its directives are replaced by the texts that they name."""
+def _answer_text(lines: Sequence[Line], place: Line, ladder: Path, left_out: Any) -> Text:
+    """A task's cell: its directives are replaced by the texts that they name; `left_out` stands for an answer."""
     solved: list[Line] = []
     stub: list[Line] = []
     for line in lines:
@@ -208,12 +208,12 @@ def _kernel_text(lines: Sequence[Line], place: Line, ladder: Path) -> Text:
         if match and match["rung"]:
             solved += _for_a_lab(_file(ladder / match["rung"], line))
         elif match:
-            stub += _file(line.path.parent / match["stub"], line)
+            stub += _file(line.path.parent / (match["stub"] or match["python"]), line)
         else:
             solved.append(line)
     if stub:
         return Text(_joined(_without_marks(solved)), _joined([lines[0], *stub]))
-    return _text(solved, place, _cuda_stub)
+    return _text(solved, place, left_out)
 
 
 def _for_a_lab(rung: Sequence[Line]) -> list[Line]:

@@ -383,23 +383,37 @@ def _progress(console: Any) -> Iterator[Any]:
 @main.command()
 @click.option("--out", type=_FOLDER, default=Path("build", "demo"), show_default=True, help="Where pages go.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
-def demo(out: Path, workers: int | None) -> None:
+@click.option("--all", "every", is_flag=True, help="Every graded lab, each into OUT/LAB, in place of lab 01 alone.")
+def demo(out: Path, workers: int | None, every: bool) -> None:
     """The main job in one go: build lab 01, grade its sample class, print the grades with their reasons."""
     from ..course import build as building
-    from ..course import sample
     from ..course.grade import Settings
     from ..judge import sandbox
+    from ..judge import spec as specs
 
-    lab = "01_direct"
     there, reason = sandbox.available()
     if not there:
         click.echo(f"No sandbox here ({reason.rstrip('.')}): the sample class, which is our own, runs without one.")
+    settings = Settings(sandbox="bwrap" if there else "none", workers=workers or cores(), force=True)
+    if not every:
+        _demo("01_direct", out, settings)
+        return
+    for lab in building.labs():
+        if specs.load(lab).graded:
+            click.echo(f"\n{lab}")
+            _demo(lab, out / lab, settings)
+
+
+def _demo(lab: str, out: Path, settings: Any) -> None:
+    """Build a lab and grade its sample class."""
+    from ..course import build as building
+    from ..course import sample
+
     for path in building.write([lab]):
         click.echo(f"built {path}")
     submissions = out / "submissions"
     shutil.rmtree(submissions, ignore_errors=True)
     sample.sample_class(lab, submissions)
-    settings = Settings(sandbox="bwrap" if there else "none", workers=workers or cores(), force=True)
     _grade(lab, submissions, out, settings)
     _show_recorded(lab, out)
 

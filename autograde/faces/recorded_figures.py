@@ -35,7 +35,7 @@ from ...kernels.errors import BackendError
 from .figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION, Picture, page_coloured, svg
 
 #: Colour and mark of a curve, so that neither is needed alone.
-_STYLES = ((BLUE, "o"), (VERMILION, "s"), (ORANGE, "^"), (GREEN, "D"), (PURPLE, "v"), (INK, "x"))
+STYLES = ((BLUE, "o"), (VERMILION, "s"), (ORANGE, "^"), (GREEN, "D"), (PURPLE, "v"), (INK, "x"))
 
 _TILED = ("csr_tiled",)
 
@@ -168,7 +168,7 @@ def network_speedups(network: str) -> Picture:
     layers = _with_groups(record, network)
     gains = {name: speedups(list(layers.values()), way, _TILED) for name, way in _OPPONENTS.items()}
     figure, axes = _axes(height=3.8)
-    for (name, found), (color, mark) in zip(gains.items(), _STYLES, strict=False):
+    for (name, found), (color, mark) in zip(gains.items(), STYLES, strict=False):
         axes.plot(range(len(found)), found, mark, color=color, markersize=5, label=name)
     axes.axhline(1, color=INK, linewidth=0.8)
     axes.set_yscale("log", base=2)
@@ -223,7 +223,7 @@ def _axes(height: float = 3.2) -> tuple[Figure, Any]:
 
 
 def _curves(axes: Any, curves: Curves, x: str, y: str, line: str = "-") -> None:
-    for (name, points), (color, mark) in zip(curves.items(), _STYLES, strict=False):
+    for (name, points), (color, mark) in zip(curves.items(), STYLES, strict=False):
         if points:
             axes.plot(*zip(*sorted(points), strict=True), line, marker=mark, color=color, markersize=4, label=name)
     axes.set_ylim(bottom=0)
@@ -235,7 +235,7 @@ def _curves(axes: Any, curves: Curves, x: str, y: str, line: str = "-") -> None:
 def _bars(bars: Bars, labels: Sequence[str], y: str, title: str, record: Record, *, log: bool = False) -> Picture:
     figure, axes = _axes()
     width = 0.8 / len(bars)
-    for number, ((name, heights), (color, _)) in enumerate(zip(bars.items(), _STYLES, strict=False)):
+    for number, ((name, heights), (color, _)) in enumerate(zip(bars.items(), STYLES, strict=False)):
         at = [i + (number - len(bars) / 2 + 0.5) * width for i in range(len(heights))]
         axes.bar(at, heights, 0.92 * width, color=color, label=name)
         for x, height in zip(at, heights, strict=True):

@@ -7,19 +7,23 @@ A notebook shows what comes back as a table; `us` and `rows` are for calculating
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from ...kernels import gpu, recorded
 from ...kernels.errors import ArgumentError, BackendError
+from .figures import INK, Picture, page_coloured, svg
+from .recorded_figures import STYLES
 
 Row = dict[str, Any]
 
 #: What the rounds of one case may take where they are measured in a notebook.
-_SECONDS = 0.2
+_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,29 @@ class Times:
             f"and {self.by} is {', '.join(map(str, self.cases))}"
         )
 
+    def picture(self, *, per: bool = False) -> Picture:
+        """Time against the cases, one curve a way; per: time divided by the case, such as by the images of a batch."""
+        figure = Figure(figsize=(6.8, 3.6))
+        axes = figure.add_axes((0.1, 0.14, 0.88, 0.62))
+        said = []
+        for way, (color, mark) in zip(self.ways, itertools.cycle(STYLES)):
+            timed = [(row[self.by], row["us"]) for row in self.rows if row["way"] == way and "us" in row]
+            points = [(case, us / case if per else us) for case, us in timed]
+            if points:
+                axes.plot(*zip(*points, strict=True), marker=mark, color=color, markersize=4, label=way)
+                said.append(f"{way}: {', '.join(f'{_shown(us)} at {case}' for case, us in points)}")
+        page_coloured(axes)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        what = f"µs / {self.by}" if per else "µs"
+        axes.set_xlabel(self.by, color=INK)
+        axes.set_ylabel(what, color=INK)
+        where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
+        axes.legend(ncols=3, fontsize=8, frameon=False, labelcolor=INK, **where)
+        return Picture(svg(figure, self.origin, size=8), f"{what} against {self.by}. {'; '.join(said)}. {self.origin}")
+
     def __repr__(self) -> str:
         cells = [[self.by, *self.ways], *([str(case), *self._cells(case)] for case in self.cases)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -77,14 +104,22 @@ class Times:
         return [_shown(timed[way]) if way in timed else "–" for way in self.ways]
 
 
-def times(suite: str, *, by: str, ways: Sequence[str], only: Sequence[Any] | None = None) -> Times:
+def times(
+    suite: str, *, by: str, ways: Sequence[str], only: Sequence[Any] | None = None, live: bool = True, **where: Any
+) -> Times:
     """Times of some ways of a suite (`convladder bench` lists them): measured here where there is a GPU, else recorded.
 
     by    a key of the suite's cases, such as "size"; cases without it are left out
-    only  of these, the values to take; all where it is None
+    only  of its values, those to take; all where it is None
+    live  False: only what is recorded, for what is not measured in a notebook, such as the kernels that ran
+    where  other keys of a case with the value that they must have
     Raises BackendError where there is no GPU and nothing is recorded.
     """
-    measured = _measured(suite, by, tuple(ways), only) if gpu.available() else None
+
+    def chosen(about: Mapping[str, Any]) -> bool:
+        return by in about and (only is None or about[by] in only) and all(about.get(k) == v for k, v in where.items())
+
+    measured = _measured(suite, by, tuple(ways), chosen) if live and gpu.available() else None
     if measured is not None:
         return measured
     records = recorded.load(suite)
@@ -93,12 +128,12 @@ def times(suite: str, *, by: str, ways: Sequence[str], only: Sequence[Any] | Non
     from ...kernels.bench import compare
 
     record = records[0]
-    rows = [r for r in compare.rows(record) if by in r and r["way"] in ways and (only is None or r[by] in only)]
+    rows = [row for row in compare.rows(record) if row["way"] in ways and chosen(row)]
     origin = f"Recorded on {record['device']['device']}, {record['date'][:10]}; not measured on this machine."
     return Times(origin, by, tuple(ways), rows)
 
 
-def _measured(suite: str, by: str, ways: tuple[str, ...], only: Sequence[Any] | None) -> Times | None:
+def _measured(suite: str, by: str, ways: tuple[str, ...], chosen: Callable[[Row], bool]) -> Times | None:
     """The same on this GPU; None where a way has no time at all, such as a library that is not installed."""
     from ...kernels import stopwatch
     from ...kernels.bench import cases, compare
@@ -114,8 +149,8 @@ def _measured(suite: str, by: str, ways: tuple[str, ...], only: Sequence[Any] | 
         }  # fmt: skip
         for case in cases.cases(suite):
             wanted = tuple(way for way in case.ways if way in ways)
-            if by in case.about and wanted and (only is None or case.about[by] in only):
-                solved = compare.solve(replace(case, ways=wanted), limit, rounds=7, seconds=_SECONDS)
+            if wanted and chosen(case.about):
+                solved = compare.solve(replace(case, ways=wanted), limit, rounds=5, seconds=_SECONDS)
                 rows += compare.rows({"cases": [solved]})
                 cupy.get_default_memory_pool().free_all_blocks()
     if {row["way"] for row in rows if "us" in row} < set(ways):

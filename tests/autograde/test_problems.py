@@ -49,13 +49,9 @@ def test_a_more_exact_result_passes() -> None:
     assert wrong(instance, instance.outputs[0].expected) is None
 
 
-def tf32(a: np.ndarray) -> np.ndarray:
-    """Rounded to TF32's 10 bits of fraction."""
-    bits = a.astype(np.float32).view(np.uint32).astype(np.uint64)
-    return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
-
-
-@pytest.mark.parametrize("rounded", [tf32, lambda a: a.astype(np.float16).astype(np.float32)], ids=["TF32", "half"])
+@pytest.mark.parametrize(
+    "rounded", [oracle.tf32, lambda a: a.astype(np.float16).astype(np.float32)], ids=["TF32", "half"]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_inputs_rounded_to_fewer_bits_fail(rounded, seed: int) -> None:
     instance = conv(seed)

@@ -1,0 +1,7 @@
+#! task: max_blocks
+#! fails: max_blocks.correct
+#! why: leaves the mistake: registers of two multiprocessors are taken together
+def max_blocks(multiprocessors, registers, block, register_file):
+    """Blocks that the registers of the whole GPU hold at once."""
+    of_a_block = block * registers
+    return multiprocessors * register_file // of_a_block
