@@ -39,7 +39,7 @@ from ..judge.record import CheckRecord, SubmissionRecord
 from ..judge.sandbox import SandboxPolicy, open_worker
 from ..judge.spec import Spec
 from ..judge.timing import Gain
-from . import collect, pool
+from . import cluster, collect, pool
 from . import course as courses
 from .collect import Entry, find_submissions
 from .course import Course
@@ -55,7 +55,8 @@ except ImportError:  # Windows
 class Settings:
     """How a class is judged. Records made under other settings are judged again.
 
-    workers   processes at once
+    workers   processes at once, on this machine
+    scheduler address of a Dask scheduler whose workers judge, in place of processes here
     timing    "measured" (needs on="gpu"), "counters" or "off"
     explain   whether explanations count
     sandbox   "bwrap", or "none" for work that is trusted
@@ -70,6 +71,7 @@ class Settings:
     explain: bool = True
     sandbox: str = "bwrap"
     workers: int = 1
+    scheduler: str = ""
     force: bool = False
     hold: bool = False
     limit_s: float = 900.0
@@ -252,7 +254,12 @@ def _judge(job: _Job) -> str:
 def _judge_all(jobs: Sequence[_Job], settings: Settings) -> Iterator[tuple[_Job, SubmissionRecord]]:
     """Judge each job in a process of the pool, in order of completion."""
     modules = [judging.__name__, __name__]
-    for job, result in pool.run(jobs, _judge, settings.workers, settings.limit_s, modules):
+    if settings.scheduler:
+        on_gpu = settings.on == "gpu"
+        results = cluster.run(jobs, _judge, settings.scheduler, settings.limit_s, modules, on_gpu=on_gpu)
+    else:
+        results = pool.run(jobs, _judge, settings.workers, settings.limit_s, modules)
+    for job, result in results:
         if isinstance(result, pool.Broken):
             yield job, job.nothing(_WHY_BROKEN[result.reason].format(result.how), result.details or result.how)
         else:
@@ -363,7 +370,9 @@ def judge_one(
 def _run(folder: Path, settings: Settings, course: Course | None) -> str:
     """run.json: what a later `regrade` needs to judge as the class was judged."""
     body = {"submissions": str(folder.resolve()), "course": str(course.path.resolve()) if course is not None else ""}
-    kept = {name: value for name, value in asdict(settings).items() if name not in ("workers", "force", "hold")}
+    kept = {
+        name: value for name, value in asdict(settings).items() if name not in ("workers", "scheduler", "force", "hold")
+    }
     return json.dumps({**body, "settings": kept}, indent=1) + "\n"
 
 

@@ -172,6 +172,7 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
 )  # fmt: skip
 @click.option("--out", type=_FOLDER, help="Where grades go.  [default: grades/LAB]")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes at once.  [default: one a core]")
+@click.option("--scheduler", default="", help="Judge on the workers of this Dask scheduler, such as tcp://host:8786.")
 @click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
 @click.option(
     "--timing", type=click.Choice(["measured", "counters", "off"]),
@@ -182,7 +183,7 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
 @click.option("--force", is_flag=True, help="Judge again what is graded already.")
 @click.option("--apply", is_flag=True, help="Let grades that are given already change, where rules or versions did.")
 def grade(
-    lab: str, submissions: Path, out: Path | None, workers: int | None, on: str, timing: str | None,
+    lab: str, submissions: Path, out: Path | None, workers: int | None, scheduler: str, on: str, timing: str | None,
     course_file: Path | None, no_sandbox: bool, force: bool, apply: bool,
 ) -> None:  # fmt: skip
     """Grade a class. An interrupted run goes on where it stopped.
@@ -202,7 +203,7 @@ def grade(
     sandbox = "none" if no_sandbox else _require_sandbox()
     settings = Settings(
         on=on, timing=form, explain=course is None or course.explain, sandbox=sandbox, workers=workers or cores(),
-        force=force, hold=not apply,
+        scheduler=scheduler, force=force, hold=not apply,
     )  # fmt: skip
     _grade(lab, submissions, out or Path("grades", lab), settings, course)
 
