@@ -219,6 +219,6 @@ class GpuImage:
         if argument.array is None:
             return argument.scalar
         device = self._cupy.asarray(argument.array)
-        if argument.undefined:
+        if argument.undefined and argument.defined is None:
             device.reshape(-1).view(np.uint8).fill(0xFF)
         return device

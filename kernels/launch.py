@@ -34,10 +34,14 @@ class out:
     """Marks an array whose contents are undefined until the kernel writes them.
 
     The launch fills it with NaN bytes first, and on the engine a read before the first write is a fault.
+
+    defined   a byte for each of the array's, not 0 where that one is defined already; None: nowhere. A checked launch
+              on the engine sets what it writes.
     """
 
-    def __init__(self, array: Any):
+    def __init__(self, array: Any, defined: np.ndarray | None = None):
         self.array = array
+        self.defined = defined
 
 
 class _Image(Protocol):
@@ -68,6 +72,7 @@ class Argument:
     array: Any = None
     undefined: bool = False
     scalar: np.generic | None = None
+    defined: np.ndarray | None = None  # as for `out`
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def _require_apart(kernel: Kernel, args: Sequence[Argument]) -> None:
                 raise ArgumentError(
                     f"{kernel.name}: the arrays {b.name} and {a.name} overlap in part. Pass a copy of one"
                 )
-            if a.undefined or b.undefined:
+            if any(each.undefined and each.defined is None for each in (a, b)):
                 raise ArgumentError(
                     f"{kernel.name}: {b.name} and {a.name} are the same array, and out() says that its contents are "
                     "undefined. Pass a copy, or leave out() away"
@@ -288,7 +293,8 @@ def _fit_one(where: str, parameter: Parameter, size: int, arg: Any) -> Argument:
     if isinstance(value, np.void):
         return Argument(name, scalar=_fit_struct(where, size, value))
     if hasattr(value, "shape") and not isinstance(value, np.generic) and not parameter.is_reference:
-        return Argument(name, array=_fit_array(where, parameter, size, value), undefined=undefined)
+        array, defined = _fit_array(where, parameter, size, value), arg.defined if isinstance(arg, out) else None
+        return Argument(name, array=array, undefined=undefined, defined=defined)
     if parameter.is_pointer:
         raise ArgumentError(f"{where}: got {value!r}; a pointer takes an array")
     if parameter.is_reference:
@@ -371,7 +377,7 @@ class _EngineImage:
     ) -> LaunchResult:  # fmt: skip
         staged = [_to_host(a) for a in args]
         params = [
-            self._sim.Buffer(a.name, host.reshape(-1).view(np.uint8), not a.undefined)
+            self._sim.Buffer(a.name, host.reshape(-1).view(np.uint8), not a.undefined, a.defined)
             if host is not None
             else np.asarray(a.scalar).tobytes()
             for a, host in zip(args, staged, strict=True)
@@ -395,5 +401,5 @@ def _to_host(argument: Argument) -> np.ndarray | None:
         return None
     host = argument.array if isinstance(argument.array, np.ndarray) else argument.array.get()
     if argument.undefined:
-        host.reshape(-1).view(np.uint8)[:] = 0xFF
+        host.reshape(-1).view(np.uint8)[slice(None) if argument.defined is None else argument.defined == 0] = 0xFF
     return host

@@ -180,6 +180,8 @@ def run(
     plan.check_names({*symbols, *arrays})
     names = plan.names(symbols)
     operands = {**arrays, **{n: out(a) for n, a in temps(plan, symbols, module.on).items()}}
+    if module.on == "sim" and check:
+        operands = {n: _watched(v) if isinstance(v, out) else v for n, v in operands.items()}
     operands = _also_named(plan, operands)
     results = []
     for line in _launches(plan):
@@ -191,10 +193,15 @@ def run(
         results.append((line.kernel, result))
         if result.faults:
             break
-        # What one launch wrote the next may read: its outputs are undefined only the first time.
-        written = {id(a.array) for a in args if isinstance(a, out)}
+        # What one launch wrote the next may read: what it left undefined is known where it is checked.
+        written = {id(a.array) for a in args if isinstance(a, out) and (a.defined is None or a.defined.all())}
         operands = {k: v.array if isinstance(v, out) and id(v.array) in written else v for k, v in operands.items()}
     return results
+
+
+def _watched(operand: out) -> out:
+    """An array of which is known, from launch to launch, what is defined."""
+    return out(operand.array, np.zeros(operand.array.nbytes, np.uint8))
 
 
 def ready(

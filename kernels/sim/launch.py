@@ -41,11 +41,14 @@ class Buffer:
 
     data          uint8, 1-D, writable: the kernel reads and writes this memory
     initialised   False if its contents are undefined until the kernel writes them
+    defined       where they are not: of which bytes the contents are defined all the same, 0 or 1; None: of none.
+                  A checked run that is watched to its end sets what it wrote, any other all
     """
 
     name: str
     data: np.ndarray
     initialised: bool = True
+    defined: np.ndarray | None = None
 
 
 class SharedArray(NamedTuple):

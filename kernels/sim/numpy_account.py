@@ -20,7 +20,7 @@ class Account:
         self.events: dict[tuple[int, int, int], Event] = {}
         self.order = 0
         self.time = 0
-        self.memory = {n: Memory(b.data, b.initialised) for n, b in enumerate(launch.arrays) if n}
+        self.memory = {n: Memory(b.data, b.initialised, b.defined) for n, b in enumerate(launch.arrays) if n}
         self.budget = launch.launch_budget
         self.is_watched = True
         self.watched_reports = 0

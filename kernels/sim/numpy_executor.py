@@ -49,6 +49,9 @@ class _Executor(Account):
         except OutOfBudget as stop:
             executions = self.tally.executions
             found.append(faults.budget_fault(self.launch, stop.pc, stop.thread, stop.block, executions))
+        for number, array in enumerate(self.launch.arrays):
+            if array.defined is not None:
+                array.defined[:] = self.memory[number].written if self.launch.checks and self.is_watched else 1
         if not self.launch.checks:
             return [], Counters()
         found = faults.explain(self.launch, list(self.events.values()), self.is_watched) + found

@@ -46,9 +46,9 @@ Marks = dict[int, dict[int, Mark]]
 class Memory:
     """An array, or the shared memory of a block: its bytes, which of them are defined, and who touched them."""
 
-    def __init__(self, data: np.ndarray, initialised: bool):
+    def __init__(self, data: np.ndarray, initialised: bool, defined: np.ndarray | None = None):
         self.data = data
-        self.written = np.full(len(data), initialised)
+        self.written = np.full(len(data), initialised) if initialised or defined is None else defined.astype(bool)
         self.writer: dict[int, Mark] = {}
         self.readers: Marks = {}
         self.updaters: Marks = {}

@@ -73,6 +73,7 @@ class Tables:
         self.arrays = len(launch.arrays)
         self.kept: list[np.ndarray] = []
         self.shadows: list[Shadow] = []
+        self.written: dict[int, np.ndarray] = {}  # arrays that began undefined: granules that are defined
         self.context = np.zeros(len(Slot), np.int64)
         rows = self.arrays + MEMORY_ROWS
         self.events = np.zeros((len(self.sites), rows, EVENT_CODES, EVENT_FIELDS), np.int64)
@@ -164,7 +165,8 @@ class Tables:
         count = len(array.data) // self.watch.granule + 1
         touched = self.watch.touched
         if not array.initialised:
-            record[ArrayField.WRITTEN] = self._keep(np.zeros(count, np.uint8))
+            self.written[number] = self._written(array, count)
+            record[ArrayField.WRITTEN] = self._keep(self.written[number])
         is_stored, is_loaded, is_updated = (
             self.launch.is_among(number, names) for names in (touched.stored, touched.loaded, touched.updated)
         )
@@ -174,6 +176,14 @@ class Tables:
         if fields:
             made = self._add_tags(record, count, *fields)
             self.shadows.append(Shadow(made[0], made[1] if len(made) > 1 else None))
+
+    def _written(self, array: Buffer, count: int) -> np.ndarray:
+        """For each granule whether all of its bytes are defined."""
+        written = np.zeros(count, np.uint8)
+        if array.defined is not None:
+            whole = array.defined[: len(array.data) // self.watch.granule * self.watch.granule]
+            written[: count - 1] = whole.reshape(-1, self.watch.granule).all(axis=1)
+        return written
 
     def _add_tags(self, record: np.ndarray, count: int, *fields: ArrayField) -> list[np.ndarray]:
         made = [np.zeros(count, np.uint32) for _ in fields]
@@ -275,13 +285,27 @@ class Tables:
         """Put another run's account to this one's."""
         for tables in (self, other):
             tables.count_patterns()
+        for number, written in other.written.items():
+            self.written[number] |= written
         self.tallies += other.tallies
         self.blocks += other.blocks
         self.context[Slot.LAUNCH_BUDGET] -= self.launch.launch_budget - other.context[Slot.LAUNCH_BUDGET]
         longest = max(t.context[Slot.LONGEST_BLOCK] for t in (self, other))
         self.context[Slot.LONGEST_BLOCK] = longest
 
+    def note_defined(self) -> None:
+        """Tell arrays that began undefined what the launch has written."""
+        granule = self.watch.granule
+        for number, array in enumerate(self.launch.arrays):
+            if array.defined is None:
+                continue
+            if number in self.written and self.is_watched:
+                array.defined[:] |= np.repeat(self.written[number], granule)[: len(array.data)]
+            else:
+                array.defined[:] = 1
+
     def result(self) -> tuple[list[Fault], Counters]:
+        self.note_defined()
         if not self.launch.checks:
             return [], Counters()
         found = faults.explain(self.launch, self._recorded_events(), self.is_watched) + self._budget_faults()

@@ -195,6 +195,19 @@ def test_needs_name_the_values_that_break_them():
         text.check_needs({"dilh": 1, "dilw": 2, "groups": 1}, "rung")
 
 
+@pytest.mark.parametrize(("written", "kinds"), [(4, []), (3, ["uninitialised"])])
+def test_what_a_launch_leaves_undefined_is_undefined_in_the_next(written, kinds):
+    module, text = compiled(
+        "//@ temp t float[4]\n"
+        "//@ launch f grid=1 block=m args=(t)\n//@ launch f grid=1 block=1 args=(t)\n"
+        "//@ launch g grid=1 block=4 args=(t, y)\n"
+        "__global__ void f(float* t) { t[threadIdx.x] = 1; }\n"
+        "__global__ void g(const float* t, float* y) { y[threadIdx.x] = t[threadIdx.x]; }"
+    )
+    *_, (_, result) = plan.run(module, text, {"m": written}, {"y": out(np.zeros(4, np.float32))})
+    assert [(f.kind, f.thread[0]) for f in result.faults] == [(kind, written) for kind in kinds]
+
+
 def test_a_temp_is_undefined_until_written():
     module, text = compiled(
         "//@ temp t float[4]\n//@ launch f grid=1 block=4 args=(t, y)\n"

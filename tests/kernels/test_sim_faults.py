@@ -327,3 +327,24 @@ def test_what_the_engine_lacks_is_named_as_the_student_wrote_it(engine, statemen
         engine.run(source, 1, 32, {"y": np.zeros(32, np.float32)})
     assert says in str(error.value)
     assert error.value.fault.line == 2
+
+
+@pytest.mark.parametrize("executor", ["llvm", "numpy"])
+@pytest.mark.parametrize("parts", [[0, 300], [300], []])
+def test_a_launch_tells_what_it_has_defined(engine, executor, parts):
+    """Bytes, then halves of words: a word is defined when all of its bytes are."""
+    ptx = engine.ptx("""extern "C" __global__ void k(char* y, int from) { y[from + threadIdx.x] = 1; }
+extern "C" __global__ void r(const float* y, float* z) { z[threadIdx.x] = y[threadIdx.x]; }""")
+    program, y, defined = sim.load(ptx), np.zeros(1024, np.uint8), np.zeros(1024, np.uint8)
+
+    def run(kernel, threads, last):
+        params = [sim.Buffer("y", y, False, defined), last]
+        return sim.run(program, kernel, (1, 1, 1), (threads, 1, 1), params, executor=executor)[0]
+
+    known = np.zeros(1024, bool)
+    for start in parts:
+        assert run("k", 301, np.int32(start).tobytes()) == []
+        known[start : start + 301] = True
+    assert defined.tolist() == known.tolist()
+    faults = run("r", 256, sim.Buffer("z", np.zeros(1024, np.uint8)))
+    assert sum(f.count for f in faults) == 256 - known.reshape(-1, 4).all(axis=1).sum()
