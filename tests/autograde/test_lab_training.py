@@ -190,6 +190,14 @@ def test_timeline_says_how_long_an_iteration_takes_and_is_the_same_bytes_each_ti
     assert "currentColor" in first.svg
 
 
+def test_figures_of_one_page_share_no_id():
+    pictures = [shown.layer_memory("alexnet", 512), shown.layer_memory("vgg16", 64), shown.timeline(run(True))]
+    ids = [set(re.findall(r'\bid="([^"]+)"', picture.svg)) for picture in pictures]
+    assert sum(map(len, ids)) == len(set().union(*ids))
+    for own, picture in zip(ids, pictures):
+        assert {*re.findall(r"url\(#([^)]+)\)", picture.svg)} <= own
+
+
 def test_recorded_figures_say_what_they_draw():
     assert "conv2 5.2 and 6.0" in shown.layer_times().alt
     assert shown.layer_times().alt.endswith(f"{RECORD['date'][:10]}.")
