@@ -439,6 +439,9 @@ shown.efficiencies("ru")
 shown.record(2)
 
 # %%
+shown.record(4)
+
+# %%
 shown.claims()
 
 # %% [markdown]

@@ -161,7 +161,7 @@ def test_verdicts_of_the_prose_are_those_of_the_record():
     assert conv2["weight gradient"] < 0.3 * min(conv2["forward"], conv2["data gradient"])
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_recorded_tables_name_their_device_and_say_that_they_are_recorded(number):
     page = shown.record(number)
     assert "recorded on NVIDIA H100" in page.text
