@@ -203,15 +203,14 @@ def convolution(name: str, geometry: ConvGeometry, x: Any, w: Any, y: Any, on: B
     arrays = {"x": x, "w": w, "y": out(y)}
     route = LADDER[name]
     if route.column is not None:
-        sparse = csr(on_host(w), geometry.groups, route.column, parsed.names(symbols), route.row)
+        sparse = csr(_on_host(w), geometry.groups, route.column, parsed.names(symbols), route.row)
         symbols["nnz"] = sparse.nnz
         forms = {"rowptr": sparse.rowptr, "col": sparse.col, "val": sparse.val, "entries": sparse.entries()}
         arrays |= {form: _beside(x, array) for form, array in forms.items()}
     return Convolution(module, parsed, symbols, arrays)
 
 
-def on_host(array: Any) -> np.ndarray:
-    """A NumPy or CuPy array as NumPy's."""
+def _on_host(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
