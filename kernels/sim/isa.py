@@ -152,6 +152,13 @@ def check_supported(function: Function) -> None:
         _check(function, instruction)
 
 
+def _unknown(register: str) -> str:
+    """What a register stands for that the engine does not know."""
+    if register.startswith("%envreg"):
+        return "the engine does not synchronise the whole grid (this_grid().sync()): end the kernel and launch the next"
+    return f"the engine does not know the register {register}"
+
+
 def _check(function: Function, instruction: Instruction) -> None:
     parts = SUPPORTED.get(instruction.opcode)
     if parts is None or not parts.issuperset(instruction.modifiers):
@@ -173,7 +180,7 @@ def _check(function: Function, instruction: Instruction) -> None:
         for register in inner:
             base = register.base if isinstance(register, Address) else register
             if isinstance(base, Register) and not _known(function, base.name):
-                raise unsupported(instruction, f"the engine does not know the register {base.name}")
+                raise unsupported(instruction, _unknown(base.name))
     if instruction.opcode == "bra":
         target = instruction.operands[0]
         if not isinstance(target, Name) or target.name not in function.labels:

@@ -111,7 +111,17 @@ class Entry:
         """The entry's code, calls inlined. Raises UnsupportedPTX at what the engine does not execute."""
         function = inline_calls(self.module, self.name)
         check_supported(function)
+        self._check_parameters(function)
         return split_votes(split_copies(_ending_at_stops(function)))
+
+    def _check_parameters(self, function: ptx.Function) -> None:
+        """A struct that is passed by value is copied to local memory, or read in place if it is large."""
+        for ins in function.code:
+            if any(isinstance(o, Name) and o.name in self.param_offsets for o in ins.operands):
+                what = "an index into a struct of this size that is passed by value"
+                raise unsupported(
+                    ins, f"the engine does not execute {what}: pass a pointer, or put it into __constant__"
+                )
 
     @cached_property
     def graph(self) -> cfg.Graph:

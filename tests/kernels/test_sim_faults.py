@@ -348,3 +348,20 @@ extern "C" __global__ void r(const float* y, float* z) { z[threadIdx.x] = y[thre
     assert defined.tolist() == known.tolist()
     faults = run("r", 256, sim.Buffer("z", np.zeros(1024, np.uint8)))
     assert sum(f.count for f in faults) == 256 - known.reshape(-1, 4).all(axis=1).sum()
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        ("struct S { float a[99]; }; __global__ void k(S s, float* y) { y[0] = s.a[threadIdx.x]; }", "pass a pointer"),
+        (
+            "#include <cooperative_groups.h>\n__global__ void k(float* y) { cooperative_groups::this_grid().sync(); }",
+            "launch the next",
+        ),
+    ],
+)
+def test_what_is_not_executed_comes_with_a_way_out(engine, source, advice):
+    program = sim.load(engine.ptx(source))
+    (entry,) = program.entries.values()
+    with pytest.raises(UnsupportedPTX, match=advice):
+        entry.function  # noqa: B018
