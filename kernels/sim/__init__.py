@@ -15,12 +15,12 @@ report, `printf` what threads print. The modules in `numpy_` do the same plainly
 
 What it does not do (the error is UnsupportedPTX, with the line): whatever `isa` does not list; barriers for some
 threads of a block; asynchronous copies in bulk, or of a part of their bytes; calls through pointers; recursion; an
-index into a struct passed by value that the compiler does not copy (more than about 200 bytes). What differs from a
-GPU: approximate functions are correctly rounded; NaN keep their payload; warps run one after the other, so a lane
-never waits for another one in a loop (a spin lock ends as an endless loop does); a fault never stops a launch. Races
-are judged by barriers, __syncwarp and atomic functions on the input at hand; what a kernel orders by fences and flags
-in global memory is reported as a race. A launch that races all over is no longer watched for races once its blocks
-have shown nothing new for long (faults.PATIENCE): their counts are then "at least".
+index into a struct passed by value that the compiler does not copy (of 128 bytes it does, of 256 not). What differs
+from a GPU: approximate functions are correctly rounded; NaN keep their payload; warps run one after the other, so a
+lane never waits for another one in a loop (a spin lock ends as an endless loop does); a fault never stops a launch.
+Races are judged by barriers, __syncwarp and atomic functions on the input at hand; what a kernel orders by fences and
+flags in global memory is reported as a race. A launch that races all over is no longer watched for races once its
+blocks have shown nothing new for long (faults.PATIENCE): their counts are then "at least".
 
 Memory, beside the arrays: a copy of each that the kernel stores to, and on each core (8 at most), for each element of
 those, 4 bytes of who stored, 4 of who loaded and 4 of who updated it, as far as the kernel does so; a byte for an
