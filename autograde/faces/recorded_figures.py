@@ -88,7 +88,7 @@ def steps(layer: str) -> Picture:
         "sum in a register": (whole, "csr"),
     }  # fmt: skip
     times = {name: row["us"] for name, (rows, way) in names.items() if (row := best(rows, (way,)))}
-    figure, axes = _axes(height=2.6)
+    figure, axes = _axes(height=2.4, head=0.6)
     axes.barh(range(len(times)), times.values(), color=BLUE)
     axes.set_yticks(range(len(times)), times)
     axes.invert_yaxis()
@@ -111,6 +111,7 @@ def crossover(layer: str) -> Picture:
     }
     figure, axes = _axes()
     _curves(axes, curves, "share of weights that are zero", "ms")
+    axes.set_ylim(bottom=0)
     axes.axvline(0.6, color=INK, linestyle=":", linewidth=1)
     axes.text(0.602, axes.get_ylim()[1], "the paper's 0.6", fontsize=8, va="top", color=INK)
     said = {name: ", ".join(f"{ms:.2f} ms at {s:.2f}" for s, ms in points) for name, points in curves.items()}
@@ -158,6 +159,7 @@ def batch_speedups() -> Picture:
         _curves(axes, curves, "images in a batch", "ratio of times", line)
         for name, points in curves.items():
             said[name] = ", ".join(f"{gain:.2f} at {int(images)}" for images, gain in points)
+    axes.set_ylim(bottom=0)
     axes.axhline(1, color=INK, linewidth=0.8)
     return _picture(figure, "AlexNet conv2 to conv5 together", said, record)
 
@@ -214,10 +216,11 @@ def _ms(rows: list[Row], ways: Iterable[str]) -> float:
 # ---- drawing
 
 
-def _axes(height: float = 3.2) -> tuple[Figure, Any]:
+def _axes(height: float = 3.2, head: float = 0.9) -> tuple[Figure, Any]:
+    """Axes below room for a title and a legend: `height` and `head` in inches."""
     figure = Figure(figsize=(6.8, height))
     axes = figure.subplots()
-    figure.subplots_adjust(left=0.1, right=0.98, bottom=0.17, top=0.66)
+    figure.subplots_adjust(left=0.1, right=0.98, bottom=0.17, top=1 - head / height)
     page_coloured(axes)
     return figure, axes
 
@@ -226,7 +229,6 @@ def _curves(axes: Any, curves: Curves, x: str, y: str, line: str = "-") -> None:
     for (name, points), (color, mark) in zip(curves.items(), STYLES, strict=False):
         if points:
             axes.plot(*zip(*sorted(points), strict=True), line, marker=mark, color=color, markersize=4, label=name)
-    axes.set_ylim(bottom=0)
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)
     _legend(axes)
