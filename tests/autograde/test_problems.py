@@ -159,6 +159,35 @@ def test_the_sum_over_a_row_is_the_convolution_with_its_dense_filter() -> None:
         assert expected[n, k, p, q] == pytest.approx(sum(float(a) * float(b) for a, b in factors))
 
 
+def row_sums(inputs: dict[str, np.ndarray], symbols: dict[str, int], order: int = 1) -> np.ndarray:
+    """Every output as a float32 sum over its row, from the first non-zero on or from the last."""
+    s = PROBLEMS["sparse_conv"].all_symbols(symbols)  # type: ignore[attr-defined]
+    y = np.zeros([int(s[name]) for name in "NKPQ"], np.float32)
+    planes = inputs["xp"].reshape(len(y), -1)
+    for n, k, p, q in np.ndindex(y.shape):
+        for j in range(inputs["rowptr"][k], inputs["rowptr"][k + 1])[::order]:
+            y[n, k, p, q] += inputs["val"][j] * planes[n, inputs["col"][j] + int(p * s["U"] * s["Wp"] + q * s["U"])]
+    return y
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_row_may_be_summed_in_any_order(order: int) -> None:
+    made = PROBLEMS["sparse_conv"].instance(SPARSE, np.random.default_rng(3))
+    assert wrong(made, row_sums(made.inputs, SPARSE, order)) is None
+
+
+@pytest.mark.parametrize(
+    "rounded", [oracle.tf32, lambda a: a.astype(np.float16).astype(np.float32)], ids=["TF32", "half"]
+)
+def test_sparse_inputs_rounded_to_fewer_bits_fail(rounded) -> None:
+    sizes = {**SPARSE, "nnz": 70}
+    made = PROBLEMS["sparse_conv"].instance(sizes, np.random.default_rng(3))
+    rough = {**made.inputs, "xp": rounded(made.inputs["xp"]), "val": rounded(made.inputs["val"])}
+    found = wrong(made, row_sums(rough, sizes))
+    assert found is not None
+    assert found.count > found.mask.size / 2
+
+
 def test_a_column_is_right_to_the_last_digit_or_wrong() -> None:
     made = PROBLEMS["stretch"].instance({**SPARSE, "H": 900, "W": 900}, np.random.default_rng(2))
     values = made.outputs[0].expected.astype(np.int32)
