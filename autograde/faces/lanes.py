@@ -45,6 +45,7 @@ class LaneMap:
     title    what is drawn, in a line
     caption  the plane, and how to read it
     inside   rows and columns of the plane
+    count    elements that it has, row by row: what comes after its last one is none
     lanes    the lanes that touch an element (row, column)
     frames   the touched sectors: row, first column, length
     waste    sectors moved, or passes through the banks, beyond the ideal
@@ -55,6 +56,7 @@ class LaneMap:
     caption: str
     box: Box
     inside: tuple[int, int]
+    count: int
     lanes: Mapping[Place, tuple[int, ...]]
     frames: Sequence[tuple[int, int, int]]
     waste: int
@@ -67,7 +69,11 @@ class LaneMap:
         lanes = self.lanes.get(place, ())
         if lanes:
             return _DIGITS[lanes[0]] if len(lanes) == 1 else "*"
-        return "·" if _is_inside(place, self.inside) else "░"
+        return "·" if self._is_inside(place) else "░"
+
+    def _is_inside(self, place: Place) -> bool:
+        (p, q), (rows, columns) = place, self.inside
+        return 0 <= p < rows and 0 <= q < columns and p * columns + q < self.count
 
     def svg(self) -> Markup:
         box = self.box
@@ -86,7 +92,7 @@ class LaneMap:
 
     def _square(self, place: Place, size: int) -> str:
         x, y = (place[1] - self.box.left) * size, (place[0] - self.box.top) * size
-        lanes, inside = self.lanes.get(place, ()), _is_inside(place, self.inside)
+        lanes, inside = self.lanes.get(place, ()), self._is_inside(place)
         fill = "var(--bar)" if lanes else "var(--panel)" if inside else "none"
         dashes = "" if inside else ";stroke-dasharray:2 2"
         style = f"fill:{fill};stroke:var(--line){dashes}"
@@ -102,10 +108,6 @@ class LaneMap:
 def worst(drawn: Sequence[LaneMap]) -> LaneMap | None:
     """The access that wastes most; of several the one that touches most."""
     return max(drawn, key=lambda m: (m.waste, len(m.frames)), default=None)
-
-
-def _is_inside(place: Place, inside: tuple[int, int]) -> bool:
-    return 0 <= place[0] < inside[0] and 0 <= place[1] < inside[1]
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,9 @@ def lane_map(access: Mapping[str, Any]) -> LaneMap | None:
         return None
     beyond = max(request.distinct) + 1
     flat = request.shared or len(shape) < 2 or math.prod(shape) < beyond
+    count = math.prod(shape[-2:])
     if flat:
+        count = beyond if request.shared or not shape else math.prod(shape)
         shape, border = (-(-max(beyond, math.prod(shape)) // _FLAT_ROW), _FLAT_ROW), 0
     plane, lanes = _fullest_plane(request, shape)
     box = _box(lanes, shape[-2:], border)
@@ -188,7 +192,10 @@ def lane_map(access: Mapping[str, Any]) -> LaneMap | None:
     if request.shared:
         name = f"{array} in the 32 banks of shared memory, which are the columns; a wavefront serves a row of each"
     caption = _caption(name, box, shape[-2:], lanes, len(request.elements), bool(sectors))
-    return LaneMap(line, title, caption, box, shape[-2:], lanes, frames, request.waste)  # type: ignore[arg-type]
+    inside = (shape[-2], shape[-1])
+    late = {lane for (p, q), own in lanes.items() if p * inside[1] + q >= count for lane in own}
+    caption += f"; {_count(len(late), 'lane')} beyond the last element" if late else ""
+    return LaneMap(line, title, caption, box, inside, count, lanes, frames, request.waste)
 
 
 def _fullest_plane(request: _Request, shape: Sequence[int]) -> tuple[int, dict[Place, tuple[int, ...]]]:

@@ -46,6 +46,14 @@ def test_an_array_without_planes_is_drawn_in_rows_of_32() -> None:
     assert found.waste == 3
 
 
+@pytest.mark.parametrize("shape", [(33,), (3, 11)])
+def test_lanes_beyond_the_last_element_are_told_from_those_inside(shape: tuple[int, ...]) -> None:
+    found = drawn([4 * (32 + lane) for lane in range(3)], shape=shape)
+    assert found.text().splitlines()[-1].startswith("012░░")
+    assert found.caption.endswith("; 2 lanes beyond the last element")
+    assert "beyond" not in drawn([128], shape=shape).caption + drawn([128]).caption
+
+
 def test_the_plane_that_most_lanes_touch_is_drawn_and_the_others_are_counted() -> None:
     found = drawn([4 * 16 * 3, 4 * 16 * 3 + 4, 0], shape=(2, 2, 4, 4))
     assert found.caption.startswith("x[1,1,:,:]; 1 lane in other planes")
