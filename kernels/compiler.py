@@ -132,6 +132,15 @@ def assemble(source: str, arch: str, options: Sequence[str] = ()) -> Assembled:
 
 
 @cache
+def compiler_version() -> str:
+    """The version of NVRTC: "13.0". Raises BackendError without it."""
+    nvrtc = _nvrtc()
+    status, major, minor = nvrtc.nvrtcVersion()
+    _require(nvrtc, status)
+    return f"{major}.{minor}"
+
+
+@cache
 def architectures() -> tuple[str, ...]:
     """The architectures that the compiler makes machine code for. Raises BackendError without NVRTC."""
     nvrtc = _nvrtc()

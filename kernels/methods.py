@@ -10,14 +10,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import recorded
+from . import codegen, recorded
 from .errors import ArgumentError, BackendError, FaultError, GeometryError
 from .gpu import cupy_module, device_facts, enough_memory
 from .launch import Backend
 from .layouts import ConvGeometry
-from .rungs import LADDER, check_geometry, convolution, ladder_source
+from .rungs import LADDER, check_geometry, convolution, ladder_source, on_host
 
 __all__ = ["LADDER", "LIBRARIES", "Choice", "Policy", "choose", "conv2d", "ladder_source", "methods"]
+
+#: The weights as generated code.
+CODEGEN = "codegen"
 
 #: NVIDIA's own, which need a GPU.
 LIBRARIES = ("cudnn", "cublas", "cusparse")
@@ -31,7 +34,7 @@ PAPER_THRESHOLD = 0.6
 
 def methods() -> list[str]:
     """The names that conv2d takes as `method`."""
-    return [*LADDER, *LIBRARIES, "auto"]
+    return [*LADDER, CODEGEN, *LIBRARIES, "auto"]
 
 
 def conv2d(
@@ -50,9 +53,9 @@ def conv2d(
 
     x  (N, C, H, W) float32, NumPy or CuPy, any memory order;  w  (K, C/groups, R, S) float32
     stride, pad, dilation  ints or (h, w) pairs
-    method  one of methods(): a rung, a library (on="gpu" only: "cudnn" in strict float32 and the faster layout,
-            conversions counted, "cublas", "cusparse"), or "auto", which decides between the best sparse rung and a
-            dense method
+    method  one of methods(): a rung, "codegen" (makes kernels of the weights, once for many calls), a library (on="gpu"
+            only: "cudnn" in strict float32 and the faster layout, conversions counted, "cublas", "cusparse"), or
+            "auto", which decides between the best sparse rung and a dense method
     on      "sim" (the engine) or "gpu"
     policy  how "auto" decides: "measured" or "paper" (zeros > 0.6);  say  is told what "auto" chose, and why
     Returns (N, K, P, Q) float32, CuPy where x is.
@@ -76,6 +79,8 @@ def conv2d(
         method = choice.method
     if method in LIBRARIES:
         return _by_library(method, geometry, x, w, on)
+    if method == CODEGEN:
+        return _by_code(geometry, x, w, on)
     return _by_rung(method, geometry, x, w, on)
 
 
@@ -91,6 +96,21 @@ def _by_rung(method: str, geometry: ConvGeometry, x: Any, w: Any, on: Backend) -
             if result.faults:
                 raise FaultError(result.faults[0])
     return y
+
+
+def _by_code(geometry: ConvGeometry, x: Any, w: Any, on: Backend) -> Any:
+    filters = np.ascontiguousarray(on_host(w))
+    if on == "sim":
+        y = np.empty(geometry.y_shape, np.float32)
+        if y.size:
+            codegen.run_on_engine(geometry, np.ascontiguousarray(on_host(x)), filters, y)
+        return y if isinstance(x, np.ndarray) else _array_library(x).asarray(y)
+    cupy = cupy_module()
+    with _memory(on, geometry):
+        on_device, y = cupy.ascontiguousarray(cupy.asarray(x)), cupy.empty(geometry.y_shape, np.float32)
+        if y.size:
+            codegen.prepared(geometry, filters).enqueue(on_device, y)
+        return y.get() if isinstance(x, np.ndarray) else y
 
 
 def _by_library(method: str, geometry: ConvGeometry, x: Any, w: Any, on: Backend) -> Any:

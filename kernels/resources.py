@@ -53,13 +53,20 @@ def resources(source: str, arch: str = "sm_80", options: Sequence[str] = ()) -> 
     returns  by the kernel's name in PTX, in the order of the assembler
     Raises CompileError, ArgumentError for an architecture that the compiler does not know, BackendError without NVRTC.
     """
+    return assembled_resources(source, arch, options)[1]
+
+
+def assembled_resources(
+    source: str, arch: str = "sm_80", options: Sequence[str] = ()
+) -> tuple[Assembled, dict[str, Resources]]:
+    """The machine code itself as well. Arguments and errors are those of `resources`."""
     made = assemble(source, arch, options)
     sections = _section_sizes(made.cubin)
     found = {}
     for report in _ENTRY.split(made.log)[1:]:
         name = report.split("'", 1)[0]
         found[name] = _of_kernel(name, arch, report, made, sections)
-    return found
+    return made, found
 
 
 _ENTRY = re.compile(r"Compiling entry function '")

@@ -203,14 +203,15 @@ def convolution(name: str, geometry: ConvGeometry, x: Any, w: Any, y: Any, on: B
     arrays = {"x": x, "w": w, "y": out(y)}
     route = LADDER[name]
     if route.column is not None:
-        sparse = csr(_on_host(w), geometry.groups, route.column, parsed.names(symbols), route.row)
+        sparse = csr(on_host(w), geometry.groups, route.column, parsed.names(symbols), route.row)
         symbols["nnz"] = sparse.nnz
         forms = {"rowptr": sparse.rowptr, "col": sparse.col, "val": sparse.val, "entries": sparse.entries()}
         arrays |= {form: _beside(x, array) for form, array in forms.items()}
     return Convolution(module, parsed, symbols, arrays)
 
 
-def _on_host(array: Any) -> np.ndarray:
+def on_host(array: Any) -> np.ndarray:
+    """A NumPy or CuPy array as NumPy's."""
     return array if isinstance(array, np.ndarray) else array.get()
 
 

@@ -24,10 +24,10 @@ FLOORS = ("kernels", "judge", "course", "faces")
 KERNEL_FLOORS = (
     {"errors", "result"},
     {"oracle", "layouts", "signature", "expression", "workloads"},
-    {"compiler", "sim", "gpu", "codegen", "resources", "occupancy"},
+    {"compiler", "sim", "gpu", "resources", "occupancy"},
     {"launch", "plan", "rungs"},
     {"measure", "stopwatch", "lowering", "activity", "trace"},
-    {"cudnn", "cublas", "cusparse", "recorded"},
+    {"cudnn", "cublas", "cusparse", "codegen", "recorded"},
     {"methods", "net"},
     {"bench"},
 )

@@ -7,7 +7,9 @@ and on a dark theme, with a text that says the same in words. Colours are told a
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -307,4 +309,14 @@ def svg(figure: Figure, title: str, size: int = 10) -> str:
     with mpl.rc_context({"svg.hashsalt": "convladder", "svg.fonttype": "none", "font.family": "sans-serif"}):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
-    return svg[svg.index("<svg") :].replace(INK, "currentColor").strip()
+    return _with_own_ids(svg[svg.index("<svg") :].replace(INK, "currentColor").strip())
+
+
+def _with_own_ids(svg: str) -> str:
+    """The SVG with ids that no other one has.
+
+    Matplotlib names equal hatches and clips alike, and in a page of several figures a name means the first of that
+    name: where JupyterLab has hidden that one, the hatches of all others would vanish.
+    """
+    own = hashlib.sha256(svg.encode()).hexdigest()[:8]
+    return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}-", svg)

@@ -178,7 +178,7 @@ def _finish(axes: Any, names: Sequence[str]) -> None:
 
 
 def record(number: int) -> Page:
-    """One of the recorded tables of the suite `training`: 0 whole networks, 1 layers, 2 CE and RU, 3 stages."""
+    """A recorded table of the suite `training`: 0 networks, 1 layers, 2 CE and RU, 3 stages, 4 the longest kernels."""
     kept = _kept()
     return _page([training_results.tables(kept)[number]], f"recorded on {tables.origin(kept)}, not measured here")
 

@@ -53,8 +53,8 @@ def _layer_bytes(layer: dict[str, Any]) -> int:
 
 
 def tables(record: Record) -> list[Table]:
-    """What the record says, in four tables."""
-    return [_totals(record), _layers(record), _efficiencies(record), _staged(record)]
+    """What the record says, in five tables."""
+    return [_totals(record), _layers(record), _efficiencies(record), _staged(record), _longest(record)]
 
 
 def _totals(record: Record) -> Table:
@@ -116,6 +116,23 @@ def _staged(record: Record) -> Table:
     ]  # fmt: skip
     title = "AlexNet, batch 256: the stages of an iteration, ms"
     return Table(title, ("disk", "threads", "stages", *STAGES, "iteration"), tuple(lines))
+
+
+#: As many as in the training paper's table 3.
+_LONGEST = 15
+#: Characters of a kernel's name.
+_NAME = 60
+
+
+def _longest(record: Record) -> Table:
+    case = network(record, *PAPER)
+    ways = [row for row in timed(case["ways"] if case else ()) if row["way"] != "cublas image"]
+    ways.sort(key=lambda row: -row["us"])
+    lines = tuple(
+        (row["layer"], row["direction"], row.get("kernel", {}).get("name", "–")[:_NAME], _ms(row["us"]))
+        for row in ways[:_LONGEST]
+    )
+    return Table("AlexNet, batch 256: the longest products", ("layer", "direction", "its longest kernel", "ms"), lines)
 
 
 def _ms(us: float | None) -> str:

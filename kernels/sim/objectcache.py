@@ -52,18 +52,18 @@ def read(key: str) -> bytes | None:
     return body
 
 
-def write(key: str, body: bytes) -> None:
-    """Keep an object; silently does nothing where that is impossible."""
+def write(key: str, body: bytes) -> bool:
+    """Keep an object. Returns whether that was possible."""
     folder = directory()
     if folder is None:
-        return
+        return False
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not _is_private(folder.stat()):
-            return
+            return False
         handle, name = tempfile.mkstemp(dir=folder, suffix=".tmp")
     except OSError:
-        return
+        return False
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(body).digest() + body)
@@ -71,8 +71,9 @@ def write(key: str, body: bytes) -> None:
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(name)
-        return
+        return False
     _trim(folder)
+    return True
 
 
 def _is_private(status: os.stat_result) -> bool:

@@ -141,7 +141,7 @@ check("predict_taps")
 # output it is.
 #
 # **Task `data_gradient_scatter`, debugging, 1 line.** Run the cell and its check *before* you read the code. The report names two threads and
-# one element. Which two outputs do the threads own, and why do they meet there? Then repair the line.
+# one element. Which two outputs do the threads own, and why do they meet there? It also proposes a barrier: why would none help? Then repair the line.
 
 # %%
 # %%cuda data_gradient_scatter
@@ -153,7 +153,7 @@ check("data_gradient_scatter")
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>Windows overlap. Two neighbouring outputs have read the same element; now both threads add to it.</details>
-# <details><summary>Hint 2</summary>`a += b` is three steps: load a, add b, store a. What happens to the other thread's sum if it stores between your load and your store?</details>
+# <details><summary>Hint 2</summary>`a += b` is three steps: load a, add b, store a. What happens to the other thread's sum if it stores between your load and your store? A barrier could order the threads of one block, but all filters k add to the same element, and they are in different blocks.</details>
 # <details><summary>Hint 3</summary>CUDA C++ has a function that does the three steps as one: atomicAdd(address, value). The address of element i of dx is &dx[i].</details>
 
 # %%
@@ -437,6 +437,9 @@ shown.efficiencies("ru")
 
 # %%
 shown.record(2)
+
+# %%
+shown.record(4)
 
 # %%
 shown.claims()

@@ -161,7 +161,7 @@ def test_verdicts_of_the_prose_are_those_of_the_record():
     assert conv2["weight gradient"] < 0.3 * min(conv2["forward"], conv2["data gradient"])
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_recorded_tables_name_their_device_and_say_that_they_are_recorded(number):
     page = shown.record(number)
     assert "recorded on NVIDIA H100" in page.text
@@ -188,6 +188,14 @@ def test_timeline_says_how_long_an_iteration_takes_and_is_the_same_bytes_each_ti
     assert first == second
     assert re.search(r"61\.0 ms an iteration", first.alt)
     assert "currentColor" in first.svg
+
+
+def test_figures_of_one_page_share_no_id():
+    pictures = [shown.layer_memory("alexnet", 512), shown.layer_memory("vgg16", 64), shown.timeline(run(True))]
+    ids = [set(re.findall(r'\bid="([^"]+)"', picture.svg)) for picture in pictures]
+    assert sum(map(len, ids)) == len(set().union(*ids))
+    for own, picture in zip(ids, pictures):
+        assert {*re.findall(r"url\(#([^)]+)\)", picture.svg)} <= own
 
 
 def test_recorded_figures_say_what_they_draw():

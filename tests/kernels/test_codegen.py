@@ -1,0 +1,294 @@
+"""Weights as code: the generated kernels on the engine, the choice, and what is kept of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from convladder.kernels import codegen, compile_cuda, conv2d, launch, oracle
+from convladder.kernels.codegen import Choice, Tiling, assembler, convolution, generator, model
+from convladder.kernels.errors import ArgumentError, CompileError, GeometryError
+from convladder.kernels.layouts import ConvGeometry
+from convladder.kernels.sim import objectcache
+
+#: One output; odd sizes; groups; strides, paddings and dilations by axis; 1x1; more padding than the filter reaches.
+GEOMETRIES = [
+    ConvGeometry(N=1, C=1, H=1, W=1, K=1, R=1, S=1),
+    ConvGeometry(N=3, C=5, H=9, W=7, K=6, R=3, S=3, pad=(1, 1)),
+    ConvGeometry(N=2, C=8, H=7, W=6, K=4, R=3, S=2, stride=(2, 2), pad=(1, 0), groups=2),
+    ConvGeometry(N=2, C=4, H=11, W=8, K=3, R=3, S=3, pad=(2, 2), dilation=(2, 1)),
+    ConvGeometry(N=5, C=6, H=7, W=7, K=10, R=1, S=1),
+    ConvGeometry(N=2, C=4, H=6, W=6, K=4, R=3, S=3, pad=(1, 1), groups=4),
+    ConvGeometry(N=1, C=2, H=3, W=20, K=3, R=3, S=5, stride=(3, 2), pad=(4, 5)),
+    ConvGeometry(N=2, C=2, H=3, W=10, K=3, R=3, S=3, pad=(4, 4)),
+]
+
+CHOICES = [None, Choice(2, 33, 4), Choice(3, 64, 8)]
+
+
+def data(g: ConvGeometry, sparsity: float = 0.6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x, w = rng.standard_normal(g.x_shape, np.float32), rng.standard_normal(g.w_shape, np.float32)
+    w[rng.random(w.shape) < sparsity] = 0
+    return x, w
+
+
+def on_engine(g: ConvGeometry, x: np.ndarray, w: np.ndarray, choice: Choice | None = None) -> np.ndarray:
+    y = np.empty(g.y_shape, np.float32)
+    codegen.run_on_engine(g, x, w, y, choice)
+    return y
+
+
+def assert_right(g: ConvGeometry, x: np.ndarray, w: np.ndarray, y: np.ndarray) -> None:
+    arguments = (x, w, g.stride, g.pad, g.dilation, g.groups)
+    assert (abs(y - oracle.conv2d(*arguments)) <= oracle.bound(*arguments)).all()
+
+
+# ---- the generated code
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("g", GEOMETRIES, ids=lambda g: f"{g.N}x{g.C}x{g.H}x{g.W}-{g.K}x{g.R}x{g.S}")
+def test_generated_kernels_are_right_and_faultless_for_any_geometry(g, choice):
+    x, w = data(g)
+    assert_right(g, x, w, on_engine(g, x, w, choice))
+
+
+@pytest.mark.full
+def test_a_layer_of_alexnet_with_two_images_is_right():
+    g = ConvGeometry(N=2, C=256, H=13, W=13, K=40, R=3, S=3, pad=(1, 1))
+    x, w = data(g, 0.93)
+    assert_right(g, x, w, on_engine(g, x, w, Choice(20, 256)))
+
+
+def test_weights_without_a_non_zero_give_zeros():
+    g = GEOMETRIES[1]
+    x, w = data(g)
+    assert not on_engine(g, x, np.zeros_like(w)).any()
+
+
+def test_filters_without_a_non_zero_give_zeros_beside_others():
+    g = GEOMETRIES[1]
+    x, w = data(g)
+    w[1::2] = 0
+    y = on_engine(g, x, w, Choice(2, 64))
+    assert not y[:, 1::2].any()
+    assert_right(g, x, w, y)
+
+
+def test_one_weight_becomes_one_multiply_add():
+    g = GEOMETRIES[1]
+    x, w = data(g)
+    w[...] = 0
+    w[2, 3, 0, 1] = 1.5
+    (part,) = codegen.generate(g, w, Choice(6, 64))
+    assert part.source.count("fma.rn") == part.nnz == 1
+    assert part.source.count("ld.global") == Tiling(g, Choice(6, 64)).copies  # no other channel is staged
+    assert_right(g, x, w, on_engine(g, x, w, Choice(6, 64)))
+
+
+def test_nan_and_infinite_weights_arrive_as_they_are():
+    g = ConvGeometry(N=1, C=2, H=4, W=4, K=3, R=1, S=1)
+    x = np.ones(g.x_shape, np.float32)
+    w = np.zeros(g.w_shape, np.float32)
+    w[0, 0], w[1, 1], w[2, 0] = np.nan, np.inf, -np.inf
+    y = on_engine(g, x, w)
+    assert np.isnan(y[:, 0]).all()
+    assert (y[:, 1] == np.inf).all()
+    assert (y[:, 2] == -np.inf).all()
+
+
+def test_a_batch_of_any_size_runs_the_same_source():
+    g, w = GEOMETRIES[1], data(GEOMETRIES[1])[1]
+    sources = [
+        [p.source for p in codegen.generate(ConvGeometry(**{**vars(g), "N": n}), w, Choice(3, 50))] for n in (1, 7)
+    ]
+    assert sources[0] == sources[1]
+
+
+def test_conv2d_takes_codegen_and_an_empty_batch():
+    g = GEOMETRIES[1]
+    x, w = data(g)
+    assert_right(g, x, w, conv2d(x, w, pad=1, method="codegen"))
+    assert conv2d(x[:0], w, pad=1, method="codegen").shape == (0, 6, 9, 7)
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 7])
+def test_every_filter_is_in_one_kernel_of_its_own_group(most):
+    g = ConvGeometry(N=1, C=4, H=5, W=5, K=14, R=3, S=3, groups=2)
+    shares = generator.shares(g, data(g)[1], most)
+    assert sorted(k for share in shares for k in share) == list(range(14))
+    assert all(len(share) <= most and len({k // 7 for k in share}) == 1 for share in shares)
+
+
+def test_kernels_share_the_non_zeros_of_uneven_filters():
+    g = ConvGeometry(N=1, C=64, H=5, W=5, K=16, R=3, S=3)
+    w = np.ones(g.w_shape, np.float32)
+    for k in range(16):
+        w[k, 4 * k :] = 0
+    lengths = [part.nnz for part in codegen.generate(g, w, Choice(4, 64))]
+    assert max(lengths) < 1.1 * min(lengths)
+
+
+# ---- where things lie
+
+
+@pytest.mark.parametrize(("H", "W"), [(13, 13), (14, 14), (7, 7), (28, 28), (27, 27)])
+def test_warps_read_shared_memory_almost_without_conflicts(H, W):
+    g = ConvGeometry(N=3, C=4, H=H, W=W, K=2, R=3, S=3, pad=(1, 1))
+    x, w = data(g, sparsity=0)
+    choice = Choice(2, 128)
+    (part,) = codegen.generate(g, w, choice)
+    tiling = Tiling(g, choice)
+    kernel = compile_cuda(part.source)[generator.KERNEL]
+    y = np.zeros(g.y_shape, np.float32)
+    result = launch(kernel, tiling.blocks(g.N), choice.threads, [x, y, g.N], tiling.shared_bytes)
+    loads = [a for a in result.counters.shared if a.op == "load"]
+    assert sum(a.wavefronts for a in loads) <= 1.1 * sum(a.wavefronts_ideal for a in loads)
+
+
+@pytest.mark.parametrize("g", GEOMETRIES, ids=lambda g: f"{g.N}x{g.C}x{g.H}x{g.W}-{g.K}x{g.R}x{g.S}")
+def test_the_model_chooses_what_fits(g):
+    w = data(g)[1]
+    for multiprocessors in (1, 132):
+        choice = codegen.default_choice(g, w, multiprocessors)
+        assert 1 <= choice.filters <= g.K // g.groups
+        assert model.registers_allow(choice)
+        convolution.check(g, w, choice)
+
+
+def test_the_model_foresees_more_time_for_more_weights():
+    g = ConvGeometry(N=128, C=256, H=13, W=13, K=384, R=3, S=3, pad=(1, 1))
+    choice = Choice(39, 832)
+    totals = [model.cost(g, nnz, choice, 132).total for nnz in (1000, 30_000, 60_000, 120_000)]
+    assert totals == sorted(totals)
+    assert totals[0] < totals[-1]
+
+
+# ---- what is refused
+
+
+def test_dense_weights_of_a_large_layer_are_refused_with_their_size():
+    g = ConvGeometry(N=1, C=512, H=7, W=7, K=512, R=3, S=3, pad=(1, 1))
+    with pytest.raises(GeometryError, match="2359296 of the weights are not zero: as code that is 36 MiB"):
+        on_engine(g, np.zeros(g.x_shape, np.float32), np.ones(g.w_shape, np.float32))
+
+
+def test_images_too_wide_for_shared_memory_are_refused_with_the_bytes():
+    g = ConvGeometry(N=1, C=1, H=4, W=9000, K=1, R=3, S=3)
+    with pytest.raises(GeometryError, match="bytes, there are 232448"):
+        on_engine(g, np.zeros(g.x_shape, np.float32), np.ones(g.w_shape, np.float32))
+
+
+def test_weights_of_another_shape_or_type_are_refused():
+    g = GEOMETRIES[1]
+    x, w = data(g)
+    with pytest.raises(ArgumentError, match="takes float32"):
+        on_engine(g, x, w.astype(np.float64))
+    with pytest.raises(ArgumentError, match="takes float32"):
+        on_engine(g, x, w[:-1])
+
+
+@pytest.mark.parametrize("wrong", [(0, 32, 4), (1, 0, 4), (1, 1025, 4), (1, 32, 6)])
+def test_a_choice_that_is_none_is_refused(wrong):
+    with pytest.raises(GeometryError, match="multiple of 4"):
+        Choice(*wrong)
+
+
+# ---- machine code, and what is kept
+
+SOURCE = 'extern "C" __global__ void codegen(float* y) { y[threadIdx.x] = %d; }'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "convladder"
+
+
+@pytest.mark.usefixtures("folder")
+def test_machine_code_is_made_once_and_kept():
+    sources = [SOURCE % i for i in range(3)]
+    told = []
+    first = assembler.build(sources, "sm_90", workers=2, progress=lambda done, of: told.append((done, of)))
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert [one.cached for one in first] == [False] * 3
+    assert all(one.cubin[:4] == b"\x7fELF" and one.code_bytes > 0 and one.registers > 0 for one in first)
+    again = assembler.build(sources, "sm_90")
+    assert [one.cached for one in again] == [True] * 3
+    assert [one.cubin for one in again] == [one.cubin for one in first]
+
+
+@pytest.mark.usefixtures("folder")
+def test_another_architecture_is_another_code():
+    one, other = (assembler.build([SOURCE % 1], arch, workers=1)[0] for arch in ("sm_80", "sm_90"))
+    assert one.cubin != other.cubin
+    assert not other.cached
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_source_that_does_not_compile_tells_the_compilers_log():
+    with pytest.raises(CompileError, match="nothing") as caught:
+        assembler.build(["__global__ void codegen() { nothing; }"], "sm_90", workers=1)
+    assert "nothing" in caught.value.log
+
+
+def test_a_damaged_entry_is_made_again_with_a_warning(folder):
+    (first,) = assembler.build([SOURCE % 1], "sm_90", workers=1)
+    (file,) = folder.glob("codegen-*.o")
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.warns(UserWarning, match="damaged"):
+        (again,) = assembler.build([SOURCE % 1], "sm_90", workers=1)
+    assert (again.cached, again.cubin) == (False, first.cubin)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert assembler.build([SOURCE % 1], "sm_90")[0].cached
+
+
+def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    with pytest.warns(UserWarning, match="cannot be kept"):
+        (built,) = assembler.build([SOURCE % 1], "sm_90", workers=1)
+    assert built.code_bytes
+
+
+def test_two_processes_may_fill_the_cache_at_once(folder):
+    code = (
+        "from convladder.kernels.codegen import assembler; "
+        f"print(len(assembler.build([{SOURCE!r} % i for i in range(4)], 'sm_90', workers=1)))"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(2)
+    ]
+    assert [process.communicate(timeout=120)[0].strip() for process in both] == ["4", "4"]
+    assert len(list(folder.glob("codegen-*.o"))) == 4
+    assert not list(folder.glob("*.tmp"))
+    assert all(one.cached for one in assembler.build([SOURCE % i for i in range(4)], "sm_90"))
+
+
+def test_a_worker_that_ends_is_an_error_that_says_what_to_do(monkeypatch, folder):
+    monkeypatch.setattr(assembler, "LONGEST_S", 0.0)
+    with pytest.raises(assembler.BackendError, match="fewer filters a kernel"):
+        assembler.build([SOURCE % 1], "sm_90", workers=1)
+    assert not list(folder.glob("codegen-*.o"))
+
+
+def test_generated_code_assembles_for_an_h100_without_spills(folder):
+    g = ConvGeometry(N=128, C=64, H=14, W=14, K=32, R=3, S=3, pad=(1, 1))
+    w = data(g, 0.93)[1]
+    choice = codegen.default_choice(g, w, 132)
+    built = assembler.build([part.source for part in codegen.generate(g, w, choice)], "sm_90", workers=1)
+    assert sum(one.spill_bytes for one in built) < 200
+    assert sum(one.code_bytes for one in built) > 16 * np.count_nonzero(w)
+    assert re.match(r"codegen-[0-9a-f]{64}\.o", next(folder.iterdir()).name)
+    assert objectcache.read(next(folder.iterdir()).stem)

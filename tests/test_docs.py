@@ -1,0 +1,128 @@
+"""The pages in docs/ name what is there: labs and their steps, rungs, records, files, functions; no row is empty."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convladder.autograde.course import build, sample
+from convladder.autograde.judge import spec
+from convladder.kernels import expression, recorded
+from convladder.kernels.rungs import RUNGS
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FACES = ("figures", "recorded_figures", "training")
+
+
+def rows(page: Path) -> Iterator[list[str]]:
+    """The cells of each row of each table, without heads and rules."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for before, line in itertools.pairwise(lines):
+        if line.startswith("|") and not line.startswith("| ---") and before.startswith("|"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+SOURCES = list(rows(ROOT / "docs" / "sources.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_every_row_has_as_many_cells_as_its_table(page):
+    text = page.read_text(encoding="utf-8")
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        widths = {line.count("|") for line in table.splitlines()}
+        assert len(widths) == 1, table[:200]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+def test_no_row_of_the_map_is_empty_and_each_names_something_of_ours():
+    assert len(SOURCES) >= 35
+    for row in SOURCES:
+        assert all(row), row
+        assert "`" in row[2] or "README" in row[2] or "nothing to recreate" in row[2], row
+
+
+@pytest.mark.parametrize("row", SOURCES, ids=lambda row: row[0])
+def test_what_the_map_names_is_there(row):
+    here = row[2]
+    for lab, steps in re.findall(r"`(\d\d_\w+)`((?:, (?:the idea|steps? \d+(?: (?:and|to) \d+)?))*)", here):
+        text = (ROOT / "solutions" / lab / f"{lab}.py").read_text(encoding="utf-8")
+        for number in re.findall(r"\d+", steps):
+            assert f"## Step {number} · " in text, (lab, number)
+    for name in re.findall(r"`(\w+(?:[/.]\w+)+)`", here):
+        module, _, attribute = name.rpartition(".")
+        if "/" in name:
+            assert (ROOT / name).exists(), name
+        else:
+            package = "autograde.faces" if module in FACES else "kernels"
+            assert callable(getattr(importlib.import_module(f"convladder.{package}.{module}"), attribute)), name
+    for kind, known in (("rungs?", RUNGS), ("records?", {p.name.partition(".")[0] for p in records()})):
+        for names in re.findall(rf"\b{kind} ((?:`\w+`(?: and | to |, )?)+)", here):
+            for name in re.findall(r"`(\w+)`", names):
+                assert name in known or re.match(r"\d\d_", name), name
+
+
+def records() -> list[Path]:
+    return sorted(recorded.path("x", "y").parent.glob("*.json"))
+
+
+def test_the_map_holds_every_numbered_figure_and_table_of_the_papers():
+    told = " ".join(row[0] for row in SOURCES)
+    numbers = {
+        kind: sum(_span(text) for text in re.findall(rf"\b{kind}s? (\d+(?:(?: to | and )\d+)?)", told))
+        for kind in ("figure", "table")
+    }
+    assert (
+        numbers["figure"] >= 4 - 1 + 10 + 16
+    )  # mobile-GPU paper without the lost figure 3, sparse paper, training paper
+    assert numbers["table"] >= 1 + 2 + 4
+
+
+def _span(text: str) -> int:
+    first, *last = map(int, re.findall(r"\d+", text))
+    return (last[0] if last else first) - first + 1
+
+
+# ---- the lecture of lab 7
+
+
+LECTURE = (ROOT / "docs" / "lectures" / "07_training.md").read_text(encoding="utf-8")
+
+
+def test_the_lecture_takes_fifty_minutes_in_order():
+    minutes = [int(row[0]) for row in rows(ROOT / "docs" / "lectures" / "07_training.md") if row[0].isdigit()]
+    assert minutes == sorted(minutes)
+    assert minutes[0] == 0
+    assert minutes[-1] < 50
+
+
+def test_the_lectures_answers_are_those_of_the_spec():
+    for task in spec.load("07_training").tasks:
+        if task.kind == "number":
+            assert f"| `{task.name}` |" in LECTURE
+            value = expression.evaluate(task.formula, task.symbols)  # type: ignore[attr-defined]
+            if value < 100:
+                assert re.search(rf"\b{value:.3g}\b", LECTURE), (task.name, value)
+
+
+def test_the_lecture_speaks_of_mistakes_that_are_known():
+    known = " ".join(wrong.why for wrong in sample.mistakes("07_training"))
+    for word in ("rounds the quotient down", "volatile", "barrier", "flips the filter", "slowest stage"):
+        assert word in known
+    assert "07_training" in build.labs()
+
+
+def test_the_quiz_has_ten_questions_and_an_answer_to_each():
+    text = (ROOT / "docs" / "quiz.md").read_text(encoding="utf-8")
+    assert [int(n) for n in re.findall(r"^(\d+)\. ", text, re.MULTILINE)] == list(range(1, 11))
+    assert [row[0] for row in rows(ROOT / "docs" / "quiz.md")] == [str(n) for n in range(1, 11)]
