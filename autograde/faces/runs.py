@@ -14,6 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from ...kernels import gpu, recorded
 from ...kernels.errors import ArgumentError, BackendError
@@ -74,6 +75,7 @@ class Times:
         axes.set_yscale("log")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{value:g}")
+            axis.set_minor_formatter(NullFormatter())
         what = f"µs / {self.by}" if per else "µs"
         axes.set_xlabel(self.by, color=INK)
         axes.set_ylabel(what, color=INK)

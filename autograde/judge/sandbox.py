@@ -370,7 +370,12 @@ class _Child:
         if number:
             with contextlib.suppress(ValueError):
                 return f"ended by {signal.Signals(number).name}"
-        return f"ended with exit status {code}"
+        return f"ended with exit status {code}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        """The last line that a process without a sandbox printed: there the text is the user's own."""
+        lines = str(self._printed).strip().splitlines() if self._policy.kind == "none" else []
+        return f": {lines[-1][:200]}" if lines else ""
 
     def close(self) -> None:
         """End the process and all that it started."""

@@ -78,12 +78,17 @@ class _Channel:
 
 
 def _limit_resources(limits: dict[str, int]) -> None:
-    """Lower this process's limits for good: the hard limits are set too."""
+    """Lower this process's limits for good: the hard limits are set too.
+
+    Memory is counted from here on: what libraries map and reserve before differs by machine, and is not the text's.
+    """
     try:
         import resource
     except ImportError:  # Windows has none; the judge's clock still holds
         return
     limits = {**limits, "CORE": 0}
+    if "AS" in limits:
+        limits["AS"] += _mapped_bytes()
     for name, value in limits.items():
         which = getattr(resource, f"RLIMIT_{name}", None)
         if which is None:
@@ -91,6 +96,15 @@ def _limit_resources(limits: dict[str, int]) -> None:
         hard = resource.getrlimit(which)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(which, (value, value))
+
+
+def _mapped_bytes() -> int:
+    """The address space that this process has now; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 # ---- kernels

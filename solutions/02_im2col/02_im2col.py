@@ -65,7 +65,8 @@ figures.lowering(H=3, W=3, R=2, S=2, p=0, q=1)
 x = np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3)
 w = np.array([[1, 0], [0, -1]], dtype=np.float32).reshape(1, 1, 2, 2)
 col = layouts.im2col(x[0], R=2, S=2)
-print("w · col =", (w.reshape(1, 4) @ col).astype(int), "   the convolution:", oracle.conv2d(x, w).reshape(1, 4).astype(int))
+print("w · col =        ", (w.reshape(1, 4) @ col).astype(int))
+print("the convolution =", oracle.conv2d(x, w).reshape(1, 4).astype(int))
 
 # %% [markdown]
 # The 5 in the middle of the image stands in col four times, once in each window. That is the price: memory and traffic grow, so that the
@@ -82,7 +83,7 @@ import numpy as np
 
 
 def lower(x, R, S, U, pad):
-    """The windows of an image (C, H, W) as the columns of an array (C*R*S, P*Q), row by row of the output."""
+    """The windows of an image (C, H, W) as the columns of an array (C*R*S, P*Q)."""
     C, H, W = x.shape
     P, Q = (H + 2 * pad - R) // U + 1, (W + 2 * pad - S) // U + 1
     # BEGIN SOLUTION: about 8 lines
@@ -431,8 +432,8 @@ measure("gemm_shared")
 time_kernel("gemm_shared")
 
 # %% [markdown]
-# **Prediction against measurement.** The loads fell by a factor of 20, not 32: the threads ask for a 32nd of the floats, but a load of $a$ used to be one sector for a whole warp, and now is four like that of $b$: from $1 + 4$ sectors a request
-# to 4. The multiply-adds went *up*: 72 is not a multiple of 32, so the last tile of each strip holds zeros, which are multiplied like everything else.
+# **Prediction against measurement.** The loads fell by a factor of 20, not 32. The threads ask for a 32nd of the floats; but two requests, of $a$ and of $b$, used to touch $1 + 4$ sectors, as all lanes read the same word of $a$, and
+# touch $4 + 4$ now. The multiply-adds went *up*: 72 is not a multiple of 32, so the last tile of each strip holds zeros, which are multiplied like everything else.
 # And look at the wavefronts: two loads for each multiply-add are still there. They moved from global to shared memory, which is nearer, not free.
 #
 # **Explain, at most 80 words.** Why do tiles in shared memory save traffic, though every thread still reads two floats for each product? Give the factor with a number of your own counters.
@@ -474,7 +475,8 @@ check("predict_traffic")
 # layout, and lab 1's coalesced kernel.
 
 # %%
-ways = ("direct_report", "step gemv_rows", "step im2col_rows", "gemv_rows", "step gemv", "step im2col", "gemv", "direct_coalesced")
+by_rows, turned = ("step gemv_rows", "step im2col_rows", "gemv_rows"), ("step gemv", "step im2col", "gemv")
+ways = ("direct_report", *by_rows, *turned, "direct_coalesced")
 lowering = runs.times("lowering", by="size", ways=ways)
 lowering
 
@@ -485,7 +487,8 @@ for way, what in (
     ("gemv_rows", "with its conversion"),
     ("gemv", "both, with our layout"),
 ):
-    ratios = [lowering.us(size, "direct_report") / lowering.us(size, way) for size in (31, 63, 127, 255, 511)]
+    sizes = (31, 63, 127, 255, 511)
+    ratios = [lowering.us(size, "direct_report") / lowering.us(size, way) for size in sizes]
     print(f"  {what:28}", "  ".join(f"{ratio:5.2f}" for ratio in ratios))
 
 # %% [markdown]
@@ -497,7 +500,8 @@ for way, what in (
 # and counts the filters up. Lab 3 asks what a library makes of that.
 
 # %%
-runs.times("lowering", by="filters", ways=("direct_coalesced", "gemm_blocked", "gemm_buffered", "cublas batched"))
+ways = ("direct_coalesced", "gemm_blocked", "gemm_buffered", "cublas batched")
+runs.times("lowering", by="filters", ways=ways)
 
 # %% [markdown]
 # ## Step 9 · Bonus: as fast as you can (30 minutes)
@@ -535,12 +539,15 @@ time_kernel("gemm_blocked")
 # The mobile paper reports 3 times for tiles in local memory, 1.25 for vectors and 1.16 for unrolling. The ladder's rungs on square matrices, recorded or measured here:
 
 # %%
-products = runs.times("gemm", by="size", ways=("gemm_naive", "gemm_coalesced", "gemm_shared", "gemm_float4", "gemm_blocked", "gemm_buffered", "cublas batched"))
+rungs = ("gemm_naive", "gemm_coalesced", "gemm_shared", "gemm_float4", "gemm_blocked", "gemm_buffered")
+products = runs.times("gemm", by="size", ways=(*rungs, "cublas batched"))
 products
 
 # %%
-for slow, fast in (("gemm_coalesced", "gemm_shared"), ("gemm_shared", "gemm_float4"), ("gemm_shared", "gemm_blocked")):
-    gains = ", ".join(f"{products.us(size, slow) / products.us(size, fast):.2f} at {size}" for size in (1024, 2048, 4096))
+steps = ("gemm_coalesced", "gemm_shared"), ("gemm_shared", "gemm_float4"), ("gemm_shared", "gemm_blocked")
+for slow, fast in steps:
+    ratios = {n: products.us(n, slow) / products.us(n, fast) for n in (1024, 2048, 4096)}
+    gains = ", ".join(f"{ratio:.2f} at {n}" for n, ratio in ratios.items())
     print(f"{fast} over {slow}: {gains} times as fast")
 
 # %% [markdown]

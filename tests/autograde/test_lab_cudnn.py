@@ -151,6 +151,16 @@ def test_batches_help_the_library_and_not_lowering_by_image() -> None:
         assert max(by_image) / min(by_image) < 1.5
 
 
+def test_the_layout_is_worth_two_to_four_times_where_a_layer_has_groups() -> None:
+    for layer, least in (("conv2", 2), ("conv4", 2), ("conv5", 2), ("conv3", 0)):
+        timed = runs.times("batch", by="batch", layer=layer, ways=(*FP32, "cublas batched"), live=False)
+        for images in (64, 128, 192):
+            gain = timed.us(images, "cudnn fp32 nchw") / timed.us(images, "cudnn fp32 nhwc")
+            assert (1.5 if images == 64 else least) <= gain <= 4.2 if least else gain < 1
+            if least:  # "lowering the whole batch keeps up" with NCHW
+                assert timed.us(images, "cublas batched") < 1.2 * timed.us(images, "cudnn fp32 nchw")
+
+
 def test_recorded_grids_by_image_fill_a_fraction_of_a_wave() -> None:
     timed = runs.times("cudnn", by="layer", ways=("cublas image",), live=False)
     shares = []

@@ -330,6 +330,25 @@ return 'all'
     assert made < SMALL.python_processes
 
 
+def test_memory_that_libraries_reserve_before_a_text_runs_is_not_the_texts() -> None:
+    """On machines of many cores, or with CUDA's libraries, that is gigabytes: no text could even be compiled."""
+    request = {
+        "op": "kernel", "source": "__global__ void k(float* y) { y[0] = 1; }", "default_args": [], "on": "sim",
+        "budget": None, "cases": [],
+    }  # fmt: skip
+    little = SandboxPolicy("none", memory=200 << 20)  # less than Python, NumPy, the compiler and LLVM have mapped
+    with sandbox.open_worker(little) as worker:
+        assert worker.request("kernel", request, reply_bytes=0)[0].header["event"] == "compiled"
+
+
+def test_a_process_that_dies_without_a_sandbox_says_its_last_words() -> None:
+    with (
+        sandbox.open_worker(SandboxPolicy("none")) as worker,
+        pytest.raises(WorkerError, match="exit status 1: KeyError: 'op'"),
+    ):
+        worker.request("kernel", {}, reply_bytes=0)
+
+
 def test_memory_is_not_had_several_times_over_by_forking(bwrap: str) -> None:
     body = """
 try:
