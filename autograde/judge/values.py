@@ -7,10 +7,12 @@ and `TooLarge`. Standard library and NumPy only: inside the sandbox this file st
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # where nothing has loaded it, no value is one of its types
+    import numpy as np
 
 #: Numbers in one returned value, arrays included.
 MAX_ITEMS = 100_000
@@ -62,26 +64,46 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int) -> 
         raise _Full
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, np.bool_):
-        return bool(value)
-    if isinstance(value, (int, np.integer)):
+    if "numpy" in sys.modules and (plain := _plain(value)) is not None:
+        value = plain
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
         if int(value).bit_length() > _MAX_BITS:
             raise _Full
         return int(value)
-    if isinstance(value, (float, np.floating)):
+    if isinstance(value, float):
         return {"float": float(value).hex()}
     if isinstance(value, str):
         return {"str": value[:_MAX_TEXT].encode(errors="replace").decode()}
     if isinstance(value, (tuple, list)):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_pack(v, arrays, left, depth + 1) for v in value]}
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+    if _is_array(value) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         left[0] -= value.size
         if left[0] < 0 or value.ndim > 8:
             raise _Full
         arrays.append(value)
         return {"array": len(arrays) - 1}
     return {"other": type(value).__name__[:100]}
+
+
+def _plain(value: Any) -> bool | int | float | None:
+    """A number of NumPy's as Python's; None for anything else."""
+    import numpy as np
+
+    for kind, plain in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
+        if isinstance(value, kind):
+            return plain(value)
+    return None
+
+
+def _is_array(value: Any) -> bool:
+    if "numpy" not in sys.modules:
+        return False
+    import numpy as np
+
+    return isinstance(value, np.ndarray)
 
 
 def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
@@ -113,7 +135,9 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
 
 def show(value: Any, limit: int = 60) -> str:
     """`value` as a student would write it, shortened."""
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
+        import numpy as np
+
         if value.size > _MAX_SHOWN:
             text = f"array of shape {value.shape}"
         else:

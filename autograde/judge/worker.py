@@ -39,9 +39,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 from .frames import Decoder, encode
 from .values import pack
@@ -112,6 +113,8 @@ def _mapped_bytes() -> int:
 
 def _prepare_kernels() -> None:
     """Compile and run a kernel of no importance: what the first one pays for is then paid before a request comes."""
+    import numpy as np
+
     from convladder.kernels import compile_cuda, errors, launch, plan  # noqa: F401
 
     # A failure shows again, as a typed error, when a request needs what is missing.
@@ -206,6 +209,8 @@ def _run_case(
     modules: dict[str, Any], parsed: Any, request: dict[str, Any], case: dict[str, Any], arrays: list[np.ndarray]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """One case on the engine and, if that went well and a GPU was asked for, on the GPU, whose values count then."""
+    import numpy as np
+
     from convladder.kernels import errors, plan
 
     for module in modules.values():
@@ -248,6 +253,8 @@ def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
+    import numpy as np
+
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[:] = 0xFF
     return array
@@ -255,6 +262,8 @@ def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
 
 def _time(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
     """Time texts on the GPU, and keep of what the watched one returned as much as the judge will check."""
+    import numpy as np
+
     from convladder.kernels import errors, measure
 
     watched = request["watched"]
@@ -280,6 +289,8 @@ class _Kept:
     """Of every timed run some elements, drawn after it returned; of one run, drawn by lot, everything."""
 
     def __init__(self, elements: int):
+        import numpy as np
+
         self._count = elements
         self._rng = np.random.default_rng()  # seeded by the system: nothing that a kernel can reach knows it
         self.whole = np.empty(0, np.float32)

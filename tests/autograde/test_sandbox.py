@@ -25,9 +25,9 @@ SMALL = SandboxPolicy(
 )
 
 
-def call(worker: Worker, source: str, **arguments: Any) -> Any:
+def call(worker: Worker, source: str, seconds: float = 1.0, **arguments: Any) -> Any:
     """f(**arguments) of a student's text: its value, or the error as a dict."""
-    request = {"op": "python", "source": source, "function": "f", "calls": [arguments], "seconds": 1}
+    request = {"op": "python", "source": source, "function": "f", "calls": [arguments], "seconds": seconds}
     (frame,) = worker.request("python", request, reply_bytes=1 << 20)
     if frame.header["event"] == "error":
         return frame.header["error"]
@@ -35,14 +35,14 @@ def call(worker: Worker, source: str, **arguments: Any) -> Any:
     return result["error"] if "error" in result else unpack(result["value"], frame.arrays)
 
 
-def outcome(body: str, policy: SandboxPolicy = SMALL) -> Any:
+def outcome(body: str, policy: SandboxPolicy = SMALL, seconds: float = 1.0) -> Any:
     """What the statements of `body` return inside the sandbox; an OSError becomes its name."""
     indented = "\n".join("        " + line for line in body.strip().splitlines())
     source = (
         f"import os, sys\ndef f():\n    try:\n{indented}\n    except OSError as e:\n        return type(e).__name__\n"
     )
     with sandbox.open_worker(policy) as worker:
-        return call(worker, source)
+        return call(worker, source, seconds)
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ for number in range(4):
 return sorted(os.waitpid(pid, 0)[1] for pid in pids)
 """
     policy = SandboxPolicy("bwrap", seconds=20, memory=1 << 30, python_processes=16, whole_memory=160 << 20)
-    ended = outcome(body, policy)
+    ended = outcome(body, policy, seconds=15)
     assert isinstance(ended, list)
     assert 9 in ended
 
