@@ -15,6 +15,7 @@ from ..launch import MAX_SHARED_BYTES, compile_cuda, launch
 from ..layouts import ConvGeometry
 from .assembler import Built, Progress, build
 from .generator import KERNEL, Part, generate
+from .kept import kept_choice
 from .model import default_choice
 from .tiling import Choice, Tiling
 
@@ -89,7 +90,7 @@ class Convolution:
         self._cupy = cupy_module()
         require_weights(geometry, w)
         self.geometry = geometry
-        self.choice = choice or default_choice(geometry, w, multiprocessors())
+        self.choice = choice or kept_choice(geometry, w) or default_choice(geometry, w, multiprocessors())
         check(geometry, w, self.choice, block_shared_bytes())
         self._tiling = Tiling(geometry, self.choice)
         started = time.perf_counter()

@@ -164,7 +164,7 @@ def _fetch(tiling: Tiling, stage: _Stage, first_channel: int) -> Iterator[str]:
                 targets.append(f'"+f"(held{i}_{v}.{"xyzw"[lane]})')
                 if lane < len(channels):
                     offset = 4 * (first_channel + channels[lane]) * g.H * g.W
-                    loads.append(f"@inside ld.global.nc.f32 %{len(targets) - 1}, [%{{from}}+{offset}];")
+                    loads.append(f"@inside ld.global.nc.L1::no_allocate.f32 %{len(targets) - 1}, [%{{from}}+{offset}];")
         condition, address = len(targets), len(targets) + 1
         body = [f"setp.ne.s32 inside, %{condition}, 0;", *(t.replace("%{from}", f"%{address}") for t in loads)]
         yield _asm([".reg .pred inside;", *body], targets, [f'"r"(inside{i})', f'"l"(from{i})'])

@@ -1,8 +1,8 @@
 """What a choice should cost: the default without measuring.
 
-A block's time on a multiprocessor is that of the slowest of three: its instructions, its traffic with shared memory
-and the first-level cache, and fetching its code, which no warp of another block has used before. The rates below are
-those of an H100, and docs/codegen.md tells how they were found.
+A block takes the time of the slowest of three: its instructions, its traffic with shared memory and the first-level
+cache, and fetching its code, which comes from afar unless it stays on the multiprocessor. The rates below were fitted
+to the runs on an H100 that docs/codegen.md tells of.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ import numpy as np
 from ..layouts import ConvGeometry
 from .tiling import VECTOR, WARP, Choice, Tiling
 
-#: Of the register file of a multiprocessor, in four partitions.
+#: Of the register file of a multiprocessor, in partitions that keep their warps to themselves.
 _REGISTERS = 65536
 _PARTITIONS = 4
 
-#: Registers of a thread beside its sums: addresses, what is staged, what was loaded ahead.
-_OTHER_REGISTERS = 24
+#: Registers of a thread beside its sums: addresses, what is staged, what was loaded ahead. With fewer than these a
+#: kernel spills, each missing register so much of its instructions; with fewer than the least it is not considered.
+_OTHER_REGISTERS, _LEAST_OTHER = 24, 16
+_SPILLED = 0.01
 
-#: Bytes of new code that a multiprocessor gets in a cycle while it also loads data, and of code alone.
-_CODE_BYTES_A_CYCLE = 1.15
+#: Code bytes that a multiprocessor gets in a cycle: new ones, and those that it has kept of at most so many.
+_NEW_CODE, _KEPT_CODE, _MOST_KEPT = 1.15, 4.0, 90_000
 #: Shares of their peak that the schedulers and the path to shared memory reach.
 _ISSUED, _MOVED = 0.8, 0.94
-#: Before and after the stages: addresses, zeros, results. In cycles.
-_AROUND = 9000.0
-#: Between the starts of two kernels.
-_LAUNCH = 2300.0
+#: Cycles of that path for a warp: a load of a vector from shared memory; staging a vector (stored, loaded in two
+#: lines, brought into the cache); and staging where there is nothing to stage.
+_LOAD, _STAGE, _IDLE_STAGE = 4.3, 16.0, 4.0
+#: Cycles before and after the stages of a block (addresses, zeros, results), and between the starts of two kernels.
+_AROUND, _LAUNCH = 9000.0, 2300.0
 
 _INSTRUCTION_BYTES = 16
 
 #: More multiply-adds in one kernel take the compiler too long.
 _MOST_IN_A_KERNEL = 24_000
+_MOST_WAVES = 8
 
 
 @dataclass(frozen=True)
@@ -57,55 +61,60 @@ def cost(geometry: ConvGeometry, nnz: int, choice: Choice, multiprocessors: int)
     """What a choice should cost for weights of so many non-zeros, spread evenly."""
     tiling = Tiling(geometry, choice)
     channels, taps = geometry.C // geometry.groups, geometry.R * geometry.S
-    kernels = geometry.groups * -(-(geometry.K // geometry.groups) // choice.filters)
-    filters = -(-(geometry.K // geometry.groups) // (kernels // geometry.groups))
+    kernels_a_group = -(-(geometry.K // geometry.groups) // choice.filters)
+    kernels = geometry.groups * kernels_a_group
+    filters = -(-(geometry.K // geometry.groups) // kernels_a_group)
     density = nnz / (geometry.K * channels * taps)
     vectors = -(-channels // VECTOR)
-    loads = vectors * taps * (1 - (1 - density) ** (filters * min(VECTOR, channels)))
-    multiplications = filters * channels * taps * density
-    warps = choice.threads // WARP
-    staging = tiling.input_rows * geometry.W / choice.threads  # elements of a channel for each thread
     stages = -(-vectors // (choice.channels // VECTOR))
-    instructions = multiplications + loads + vectors * tiling.copies * 6 + stages * 4 + filters
-    issue = -(-warps // _PARTITIONS) * instructions / _ISSUED
-    memory = warps * (loads * 4.3 + vectors * staging * (4 + 8 + 4)) / _MOVED
-    fetch = instructions * _INSTRUCTION_BYTES / _CODE_BYTES_A_CYCLE
-    waves = -(-kernels * tiling.blocks(geometry.N) // multiprocessors)
-    total = waves * (max(issue, memory, fetch) + _AROUND) + kernels * _LAUNCH
-    return Cost(issue, memory, fetch, waves, total)
-
-
-def registers_allow(choice: Choice) -> bool:
-    """Whether the sums of a block's threads fit into registers, one block on a multiprocessor."""
+    loads = vectors * taps * (1 - (1 - density) ** (filters * min(VECTOR, channels)))
+    staging = tiling.input_rows * geometry.W / choice.threads  # elements of a channel for each thread
     warps = choice.threads // WARP
-    each = min(255, _REGISTERS // _PARTITIONS // WARP // -(-warps // _PARTITIONS) // 8 * 8)
-    return choice.filters + _OTHER_REGISTERS <= each
+
+    instructions = filters * channels * taps * density + loads + vectors * tiling.copies * 6 + stages * 4 + filters
+    spilled = _SPILLED * max(0, filters + _OTHER_REGISTERS - registers(choice)) * instructions
+    instructions += spilled
+    code = instructions * _INSTRUCTION_BYTES
+    waves = -(-kernels * tiling.blocks(geometry.N) // multiprocessors)
+    kept = min(waves, kernels) * code <= _MOST_KEPT
+
+    issue = -(-warps // _PARTITIONS) * instructions / _ISSUED
+    staged = vectors * (staging * _STAGE + (tiling.copies - staging) * _IDLE_STAGE)
+    memory = warps * (loads * _LOAD + staged + spilled) / _MOVED
+    fetch = code / (_KEPT_CODE if kept else _NEW_CODE)
+    return Cost(issue, memory, fetch, waves, waves * (max(issue, memory, fetch) + _AROUND) + kernels * _LAUNCH)
+
+
+def registers(choice: Choice) -> int:
+    """Registers that each thread of a block may have, one block on a multiprocessor."""
+    warps = -(-choice.threads // WARP // _PARTITIONS)
+    return min(255, _REGISTERS // _PARTITIONS // WARP // warps // 8 * 8)
+
+
+def fits(choice: Choice) -> bool:
+    """Whether the sums of a thread leave registers for the rest."""
+    return choice.filters + _LEAST_OTHER <= registers(choice)
 
 
 def candidates(geometry: ConvGeometry, nnz: int, multiprocessors: int) -> Iterator[Choice]:
-    """Choices worth a thought: filters that share out evenly, and blocks that fill whole waves."""
-    per_group = geometry.K // geometry.groups
-    points = max(1, geometry.N * geometry.P * geometry.Q)
-    for parts in range(1, per_group + 1):
-        filters = -(-per_group // parts)
-        if -(-per_group // filters) != parts and parts != per_group:
-            continue  # another number of parts has as many filters
+    """Choices worth a thought: filters shared out evenly; blocks of whole images, or that fill whole waves."""
+    per_group, plane = geometry.K // geometry.groups, geometry.P * geometry.Q
+    points = max(1, geometry.N * plane)
+    for filters in sorted({-(-per_group // parts) for parts in range(1, per_group + 1)}):
         if filters > 1 and nnz * filters / geometry.K > _MOST_IN_A_KERNEL:
             continue
-        seen = set()
-        for waves in range(1, 9):
-            blocks = max(1, waves * multiprocessors // (parts * geometry.groups))
-            for size in (-(-points // blocks), *range(128, 1025, 128)):
-                if not WARP <= size <= 1024 and size != points:
-                    continue
-                choice = Choice(filters, min(size, 1024))
-                if choice not in seen and registers_allow(choice):
-                    seen.add(choice)
+        kernels = geometry.groups * -(-per_group // filters)
+        in_waves = {-(-points // max(1, waves * multiprocessors // kernels)) for waves in range(1, _MOST_WAVES + 1)}
+        whole_images = set(range(plane, 1025, plane))
+        for size in sorted(in_waves | whole_images | {min(1024, max(WARP, points))}):
+            if min(WARP, points) <= size <= 1024:
+                choice = Choice(filters, size)
+                if fits(choice):
                     yield choice
 
 
 def ranked(geometry: ConvGeometry, w: np.ndarray, multiprocessors: int) -> list[Choice]:
-    """The candidates, the cheapest first."""
+    """The candidates for weights w, the cheapest first."""
     nnz = int(np.count_nonzero(w))
     found = set(candidates(geometry, nnz, multiprocessors)) or {Choice(1, 128)}
     return sorted(found, key=lambda c: (cost(geometry, nnz, c, multiprocessors).total, c.filters, c.points))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from convladder.kernels import codegen, compile_cuda, conv2d, launch, oracle
+from convladder.kernels import codegen, compile_cuda, conv2d, launch, oracle, workloads
 from convladder.kernels.codegen import Choice, Tiling, assembler, convolution, generator, model
+from convladder.kernels.codegen.kept import keep, kept_choice
 from convladder.kernels.errors import ArgumentError, CompileError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.sim import objectcache
@@ -159,8 +162,33 @@ def test_the_model_chooses_what_fits(g):
     for multiprocessors in (1, 132):
         choice = codegen.default_choice(g, w, multiprocessors)
         assert 1 <= choice.filters <= g.K // g.groups
-        assert model.registers_allow(choice)
+        assert model.fits(choice)
         convolution.check(g, w, choice)
+
+
+def measured() -> list[tuple[ConvGeometry, int, Choice, float]]:
+    """What was timed on an H100: codegen_measured.csv, of which docs/codegen.md tells."""
+    with Path(__file__).with_name("codegen_measured.csv").open(encoding="utf-8", newline="") as table:
+        rows = list(csv.DictReader(table))
+    layers = {(layer.network, layer.name): layer for layer in workloads.layers()}
+    return [
+        (layer.batch(128), layer.nnz, Choice(int(row["filters"]), int(row["points"])), float(row["us"]))
+        for row in rows
+        for layer in [layers[row["network"], row["layer"]]]
+    ]
+
+
+def test_the_model_orders_choices_as_an_h100_does():
+    cycles_a_us = 1900.0
+    ratios, foreseen, us = [], [], []
+    for g, nnz, choice, took_us in measured():
+        total = model.cost(g, nnz, choice, 132).total
+        foreseen.append(total)
+        us.append(took_us)
+        ratios.append(total / cycles_a_us / took_us)
+    assert min(ratios) > 0.65
+    assert max(ratios) < 1.6
+    assert np.corrcoef(np.argsort(np.argsort(foreseen)), np.argsort(np.argsort(us)))[0, 1] > 0.9
 
 
 def test_the_model_foresees_more_time_for_more_weights():
@@ -292,3 +320,98 @@ def test_generated_code_assembles_for_an_h100_without_spills(folder):
     assert sum(one.code_bytes for one in built) > 16 * np.count_nonzero(w)
     assert re.match(r"codegen-[0-9a-f]{64}\.o", next(folder.iterdir()).name)
     assert objectcache.read(next(folder.iterdir()).stem)
+
+
+# ---- the tuner
+
+LAYER = ConvGeometry(N=4, C=16, H=14, W=14, K=32, R=3, S=3, pad=(1, 1))
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_tuner_finds_and_keeps_the_fastest_of_what_it_tried():
+    w = data(LAYER, 0.9)[1]
+    told = []
+    tuned = codegen.tune(
+        LAYER,
+        w,
+        most=7,
+        progress=lambda done, of, best: told.append((done, of, best.us)),
+        measure=lambda choices: [100.0 + abs(c.filters - 11) + c.channels / 4 for c in choices],
+    )
+    assert tuned.complete
+    assert len(tuned.trials) == 7
+    assert tuned.us == min(trial.us for trial in tuned.trials)
+    assert tuned.choice == min(tuned.trials, key=lambda trial: trial.us).choice
+    assert [done for done, _, _ in told] == [3, 6, 7]
+    assert kept_choice(LAYER, w) == tuned.choice
+    assert kept_choice(LAYER, data(LAYER, 0.9, seed=1)[1]) is None
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_tuner_stops_when_its_time_is_over():
+    tuned = codegen.tune(LAYER, data(LAYER)[1], seconds=0.0, most=9, measure=lambda choices: [1.0] * len(choices))
+    assert not tuned.complete
+    assert len(tuned.trials) == 3
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_candidate_that_cannot_run_costs_only_itself():
+    w = data(LAYER)[1]
+    bad = codegen.tune(LAYER, w, most=4, measure=lambda choices: [1.0] * len(choices)).trials[0].choice
+    tuned = codegen.tune(LAYER, w, most=4, measure=lambda choices: ["too wide" if c == bad else 2.0 for c in choices])
+    assert [trial.why for trial in tuned.trials if trial.us is None] == ["too wide"]
+    assert tuned.choice != bad
+    with pytest.raises(GeometryError, match=r"no candidate could be run for .*: too wide"):
+        codegen.tune(LAYER, w, most=4, measure=lambda choices: ["too wide"] * len(choices))
+
+
+def test_a_kept_choice_of_another_version_is_passed_over(folder):
+    w = data(LAYER)[1]
+    assert keep(LAYER, w, Choice(4, 64))
+    key = next(folder.glob("codegen-choice-*.o")).stem
+    objectcache.write(key, b'{"filters": 4, "images": 2}')
+    assert kept_choice(LAYER, w) is None
+
+
+# ---- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("g", GEOMETRIES, ids=lambda g: f"{g.N}x{g.C}x{g.H}x{g.W}-{g.K}x{g.R}x{g.S}")
+def test_on_a_gpu_generated_kernels_are_right_for_any_geometry(g, choice):
+    cupy = pytest.importorskip("cupy")
+    x, w = data(g)
+    y = cupy.full(g.y_shape, np.nan, np.float32)
+    codegen.Convolution(g, w, choice).enqueue(cupy.asarray(x), y)
+    assert_right(g, x, w, y.get())
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_graph_can_hold_the_kernels_and_a_second_call_compiles_nothing():
+    cupy = pytest.importorskip("cupy")
+    x, w = data(LAYER, 0.9)
+    convolution = codegen.Convolution(LAYER, w, Choice(8, 196))
+    assert convolution.facts.kernels == 4
+    on_device, y = cupy.asarray(x), cupy.zeros(LAYER.y_shape, np.float32)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        convolution.enqueue(on_device, y)
+        stream.begin_capture()
+        convolution.enqueue(on_device, y)
+        graph = stream.end_capture()
+        y.fill(np.nan)
+        graph.launch(stream)
+        stream.synchronize()
+    assert_right(LAYER, x, w, y.get())
+    assert codegen.Convolution(LAYER, w, Choice(8, 196)).facts.cached == 4
+    assert codegen.prepared(LAYER, w) is codegen.prepared(LAYER, w.copy())
+
+
+@pytest.mark.gpu
+@pytest.mark.full
+def test_on_a_gpu_the_tuner_finds_a_choice_within_its_time():
+    pytest.importorskip("cupy")
+    w = data(LAYER, 0.9)[1]
+    tuned = codegen.tune(LAYER, w, seconds=20, most=4)
+    assert tuned.us > 0
+    assert codegen.Convolution(LAYER, w).choice == tuned.choice
