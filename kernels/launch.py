@@ -401,5 +401,9 @@ def _to_host(argument: Argument) -> np.ndarray | None:
         return None
     host = argument.array if isinstance(argument.array, np.ndarray) else argument.array.get()
     if argument.undefined:
-        host.reshape(-1).view(np.uint8)[slice(None) if argument.defined is None else argument.defined == 0] = 0xFF
+        contents = host.reshape(-1).view(np.uint8)
+        if argument.defined is None or not argument.defined.any():
+            contents[:] = 0xFF
+        else:
+            np.putmask(contents, argument.defined == 0, 0xFF)
     return host

@@ -180,9 +180,12 @@ class Tables:
     def _written(self, array: Buffer, count: int) -> np.ndarray:
         """For each granule whether all of its bytes are defined."""
         written = np.zeros(count, np.uint8)
-        if array.defined is not None:
-            whole = array.defined[: len(array.data) // self.watch.granule * self.watch.granule]
-            written[: count - 1] = whole.reshape(-1, self.watch.granule).all(axis=1)
+        if array.defined is not None and array.defined.any():
+            granule = self.watch.granule
+            whole = array.defined[: len(array.data) // granule * granule]
+            written[: count - 1] = 1
+            for byte in range(granule):  # in long strides: much faster than granule by granule
+                written[: count - 1] &= whole[byte::granule]
         return written
 
     def _add_tags(self, record: np.ndarray, count: int, *fields: ArrayField) -> list[np.ndarray]:
@@ -299,10 +302,11 @@ class Tables:
         for number, array in enumerate(self.launch.arrays):
             if array.defined is None:
                 continue
-            if number in self.written and self.is_watched:
-                array.defined[:] |= np.repeat(self.written[number], granule)[: len(array.data)]
-            else:
+            known = self.written.get(number) if self.is_watched else None
+            if known is None or known[: -(-len(array.data) // granule)].all():
                 array.defined[:] = 1
+            else:
+                array.defined[:] |= np.repeat(known, granule)[: len(array.data)]
 
     def result(self) -> tuple[list[Fault], Counters]:
         self.note_defined()
