@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ from convladder.autograde.faces import figures, recorded_figures
 from convladder.autograde.judge import check_task, counting, diagnosis, measure_task, open_worker, spec
 from convladder.autograde.judge.kernel_task import case_symbols
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
-from convladder.kernels import compile_cuda, expression, gpu, out, plan
+from convladder.kernels import compile_cuda, expression, gpu, out, plan, recorded
+from convladder.kernels.bench.cases import Case, cases
 from convladder.kernels.methods import ladder_source
 
 SPECS = {lab: spec.load(lab) for lab in ("04_sparse", "05_sparse_tiled")}
@@ -222,3 +225,39 @@ def test_a_base_rung_with_other_parameters_is_a_right_answer_to_its_task() -> No
         "csr_spanning.runs": True, "csr_spanning.correct": True,
     }  # fmt: skip
     assert next(c.score for c in found if c.check.endswith(".target")) == 0
+
+
+def test_crossover_is_measured_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def measure(suite: str, only: Callable[[Case], bool]) -> dict[str, Any]:
+        asked.extend(case.name for case in cases(suite) if only(case))
+        return recorded.load(suite)[0]
+
+    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(recorded_figures.compare, "measure", measure)
+    assert "Measured here: NVIDIA" in recorded_figures.crossover("conv3").alt
+    assert len(asked) >= 4
+    assert all(name.startswith("sweep of conv3 at ") for name in asked)
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        ("None", "returned None, expected"),
+        ("[0, 1], [0]", "2 values instead of 3"),
+        (
+            "np.array([0.0, 2.0, 2.0, 4.0]), [0], [7.0]",
+            "returned, as value 1 of 3, an array of floats, where integers are asked for",
+        ),
+        ("[0, 2, 2, 4], [[0], [1, 2]], [7.0]", "returned, as value 2 of 3, lists of unequal lengths"),
+        ("np.zeros(10**6), [0], [7.0]", "too large to compare"),
+        ("print('x' * 10**7)", "prints more than"),
+    ],
+)
+def test_a_matrix_in_another_form_is_refused_in_words(returned: str, says: str) -> None:
+    text = f"import numpy as np\ndef to_csr(a):\n    return {returned}\n"
+    with open_worker("none") as worker:
+        first = check_task(SPECS["04_sparse"], "to_csr", text, worker, hidden=False)[0]
+    assert first.passed is False
+    assert says in first.rationale
