@@ -266,7 +266,10 @@ def _cure(launch: Launch, event: Event, line: int) -> str:
     if other_line == line and is_update:
         return f"a {barrier} is missing between the two"
     if other_line == line:
-        return f"a {barrier} is missing between what this line reads and what it stores"
+        return (
+            f"a {barrier} is missing between what this line reads and what it stores; or, where threads add to one "
+            "element, an atomic function"
+        )
     first, last = sorted((line, other_line))
     if other_line > line and _in_one_loop(launch, event.other_pc, event.pc):
         return f"a {barrier} is missing between line {last} and line {first} in the loop's next turn"

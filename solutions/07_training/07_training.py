@@ -141,7 +141,7 @@ check("predict_taps")
 # output it is.
 #
 # **Task `data_gradient_scatter`, debugging, 1 line.** Run the cell and its check *before* you read the code. The report names two threads and
-# one element. Which two outputs do the threads own, and why do they meet there? It also proposes a barrier: why would none help? Then repair the line.
+# one element. Which two outputs do the threads own, and why do they meet there? It proposes two cures: why would the first, a barrier, not help here? Then repair the line.
 
 # %%
 # %%cuda data_gradient_scatter

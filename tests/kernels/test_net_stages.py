@@ -109,6 +109,7 @@ def test_one_iteration_is_no_run(pipeline):
         pipeline.run(1)
 
 
+@pytest.mark.full
 def test_training_learns_the_pictures(tmp_path):
     images.write(tmp_path / "p.zip", 160, 32)
     with images.Reader(tmp_path / "p.zip") as reader:

@@ -142,8 +142,8 @@ def _data_mistakes(dy: np.ndarray, w: np.ndarray, g: ConvGeometry) -> Iterator[t
         yield "the filter is flipped (r and s run the wrong way)", gathered(w[:, :, ::-1, ::-1])
     if g.R == g.S > 1:
         yield "r and s are swapped in the filter's index", gathered(w.swapaxes(2, 3))
-    if g.K == g.C > 1:
-        yield "k and c are swapped in the filter's index", gathered(w.swapaxes(0, 1))
+    if g.K > 1 and g.C > 1:
+        yield "k and c are swapped in the filter's index", gathered(w.reshape(g.C, g.K, g.R, g.S).swapaxes(0, 1))
     for name, axis, size in (("k", 0, g.K), ("r", 2, g.R), ("s", 3, g.S)):
         yield from ((said, gathered(keep(w, axis, kept))) for said, kept in _parts(name, size))
 
@@ -185,8 +185,8 @@ def _weight_mistakes(x: np.ndarray, dy: np.ndarray, g: ConvGeometry) -> Iterator
         yield "r and s are swapped", summed().swapaxes(2, 3)
     if g.R * g.S > 1:
         yield "the filter is flipped (r and s run the wrong way)", summed()[:, :, ::-1, ::-1]
-    if g.K == g.C > 1:
-        yield "k and c are swapped", summed().swapaxes(0, 1)
+    if g.K > 1 and g.C > 1:
+        yield "k and c are swapped in the result's index", summed().swapaxes(0, 1).reshape(g.w_shape)
     if g.N > 1:
         yield "the sum over the images is divided by their number", summed() / g.N
     for name, axis, size in (("n", 0, g.N), ("p", 2, g.P), ("q", 3, g.Q)):
