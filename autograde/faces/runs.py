@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from ...kernels import gpu, recorded
 from ...kernels.errors import ArgumentError, BackendError
@@ -64,15 +64,17 @@ class Times:
         figure = Figure(figsize=(6.8, 3.6))
         axes = figure.add_axes((0.1, 0.14, 0.88, 0.62))
         said = []
-        for way, (color, mark) in zip(self.ways, itertools.cycle(STYLES)):
+        lines = itertools.product(("-", "--", ":"), STYLES)
+        for way, (line, (color, mark)) in zip(self.ways, lines):
             timed = [(row[self.by], row["us"]) for row in self.rows if row["way"] == way and "us" in row]
             points = [(case, us / case if per else us) for case, us in timed]
             if points:
-                axes.plot(*zip(*points, strict=True), marker=mark, color=color, markersize=4, label=way)
+                axes.plot(*zip(*points, strict=True), line, marker=mark, color=color, markersize=4, label=way)
                 said.append(f"{way}: {', '.join(f'{_shown(us)} at {case}' for case, us in points)}")
         page_coloured(axes)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{value:g}")
             axis.set_minor_formatter(NullFormatter())

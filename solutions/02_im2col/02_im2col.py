@@ -282,7 +282,7 @@ figures.banks(pitch=33)
 measure("turn")
 
 # %% [markdown]
-# On most GPUs, on most days, the kernel without the barrier gives the right result for small matrices: its warps happen to run in a good order. That is what
+# On a GPU the kernel without the barrier may well give the right result, as long as its warps happen to run in a good order. That is what
 # makes races expensive. The engine does not wait for a bad day: it knows which accesses no barrier orders.
 #
 # ## Step 5 · The product on the turned matrix (15 minutes)

@@ -457,38 +457,31 @@ print(f"mean of the others       {np.mean([found[f'fc{i}'] for i in (6, 7, 8)]):
 # Equation (10) looks at registers alone. An SM also holds only so many blocks, warps and bytes of shared memory, and gives out registers in units: together, *occupancy*. The compiler knows what a kernel takes, for any device, without one:
 
 # %%
+blocks = {"im2col": 128, "gemv": 128, "gemm_shared": 1024, "gemm_float4": 256, "gemm_blocked": 256, "gemm_buffered": 256}
 print("Blocks at once on an H100 (132 SMs), by equation (10) and really:")
-print("kernel             threads  registers  shared   eq. 10   real  limited by")
-for name, block in (
-    ("im2col", 128),
-    ("gemv", 128),
-    ("gemm_shared", 1024),
-    ("gemm_float4", 256),
-    ("gemm_blocked", 256),
-    ("gemm_buffered", 256),
-):
+print("kernel         threads  registers  shared  eq. 10   real  limited by")
+for name, block in blocks.items():
     source = ladder_source(name)
     (taken,) = resources.resources(source, "sm_90", plan.parse(source).options()).values()
-    real = occupancy.occupancy(taken, block)
-    print(
-        f"{name:18} {block:7} {taken.registers:10} {taken.shared_bytes:7} {max_blocks(132, taken.registers, block, 65536):8} {132 * real.blocks:6}  {real.limited_by}"
-    )
+    real, mine = occupancy.occupancy(taken, block), max_blocks(132, taken.registers, block, 65536)
+    print(f"{name:14} {block:7} {taken.registers:10} {taken.shared_bytes:7} {mine:7} {132 * real.blocks:6}", end="  ")
+    print(real.limited_by)
 
 # %% [markdown]
 # And here is what cuDNN and cuBLAS launched for AlexNet's layers with 128 images, as a profiler saw it: of each, the kernel that took longest.
 
 # %%
 launched = runs.times("cudnn", by="layer", ways=("cudnn fp32 nchw", "cublas image"), live=False)
+print("                  blocks  threads  registers  at once    RU  really  occupancy")
 for way in launched.ways:
     print(way)
     for layer in launched.cases:
         longest = launched.row(layer, way)["launches"][0]
         grid, block = (int(np.prod(longest[size])) for size in ("grid", "block"))
         at_once = max_blocks(132, longest["registers"], block, 65536)
-        print(
-            f"    {layer:16} {grid:6} blocks of {block:4} threads, {longest['registers']:3} registers: {at_once:4} at once, "
-            f"RU {resource_utilisation(grid, at_once):.2f}, really {longest['ru_real']:.2f}; occupancy {longest['occupancy']:.2f}"
-        )
+        share = resource_utilisation(grid, at_once)
+        print(f"  {layer:15} {grid:6} {block:8} {longest['registers']:10} {at_once:8} {share:5.2f}", end="")
+        print(f" {longest['ru_real']:7.2f} {longest['occupancy']:10.2f}")
 print(launched.origin)
 
 # %% [markdown]
