@@ -17,6 +17,7 @@ from convladder.autograde.judge.kernel_task import case_symbols
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
 from convladder.kernels import compile_cuda, expression, gpu, out, plan, recorded
 from convladder.kernels.bench.cases import Case, cases
+from convladder.kernels.errors import BackendError
 from convladder.kernels.methods import ladder_source
 
 SPECS = {lab: spec.load(lab) for lab in ("04_sparse", "05_sparse_tiled")}
@@ -239,6 +240,15 @@ def test_crossover_is_measured_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPa
     assert "Measured here: NVIDIA" in recorded_figures.crossover("conv3").alt
     assert len(asked) >= 4
     assert all(name.startswith("sweep of conv3 at ") for name in asked)
+
+
+def test_crossover_is_shown_as_recorded_where_the_rungs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(*_: object, **__: object) -> None:
+        raise BackendError("the source of csr does not come with this installation")
+
+    monkeypatch.setattr(gpu, "available", lambda: True)
+    monkeypatch.setattr(recorded_figures.compare, "measure", measure)
+    assert "Recorded: NVIDIA" in recorded_figures.crossover("conv3").alt
 
 
 @pytest.mark.parametrize(
