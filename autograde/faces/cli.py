@@ -440,7 +440,7 @@ def _show_recorded(lab: str, out: Path) -> None:
 
 # --- bench ---------------------------------------------------------------------------------------
 
-_OWN_SUITES = ("engine", "judge")
+_OWN_SUITES = ("engine", "judge", "grading")
 _GPU_SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch", "training")
 
 
@@ -481,6 +481,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
 
     from ...kernels.bench import engine as measuring
     from ..course import bench as judging
+    from ..course import bench_class
     from ..judge import sandbox
     from . import terminal
 
@@ -491,7 +492,8 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
     rows = []
     console = _console()
     with console.status(f"measuring the suite {suite} …"):
-        for row in measuring.suite() if suite == "engine" else judging.suite(policy):
+        own = {"judge": judging.suite, "grading": bench_class.suite}
+        for row in measuring.suite() if suite == "engine" else own[suite](policy):
             rows.append(row)
             figures = (row.seconds, *row.spread)
             limits = ("" if t is None else f"{1e3 * t:.1f}" for t in (row.cpu_seconds, row.at_most))

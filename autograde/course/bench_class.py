@@ -1,0 +1,95 @@
+"""The suite `grading` of `convladder bench`: what a class costs, beside stock nbgrader on the same notebooks."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import nbformat
+
+from ...kernels.bench.engine import Row
+from . import build, grade
+from .grade import Settings
+
+LAB = "01_direct"
+#: Submissions of the class, of the part of it that one worker grades alone, and of the part that nbgrader executes.
+STUDENTS, ALONE, EXECUTED = 200, 40, 3
+#: Submissions whose records the driver alone handles, and seconds that a submission may take on two cores.
+DRIVEN, AT_MOST_S = 500, 0.5
+
+
+def suite(policy: str, students: int = STUDENTS) -> Iterator[Row]:
+    """Rows in wall time for one submission. `policy` is "bwrap" (sandboxed) or "none"."""
+    with TemporaryDirectory(prefix="convladder-bench-") as top:
+        folder = Path(top, "class")
+        _hand_in(folder, students)
+        both = _graded(folder, Path(top, "two"), Settings(sandbox=policy, workers=2))
+        yield Row(f"lab 01, class of {students}, 2 workers ({policy})", both, (both, both), students, at_most=AT_MOST_S)
+        part = Path(top, "part")
+        _hand_in(part, min(ALONE, students))
+        times = {n: _graded(part, Path(top, f"alone{n}"), Settings(sandbox=policy, workers=n)) for n in (1, 2)}
+        efficiency = times[1] / times[2] / 2
+        what = f"lab 01, class of {min(ALONE, students)}, 1 worker: fan-out to 2 has efficiency {efficiency:.2f}"
+        yield Row(what, times[1], (times[1], times[1]), min(ALONE, students))
+        yield _stock(folder)
+        yield _driver(Path(top), DRIVEN if students >= STUDENTS else students)
+
+
+def _hand_in(folder: Path, count: int) -> None:
+    """Solved notebooks, each with kernels that no other has."""
+    text = build.serialise(build.solved_notebook(LAB))
+    for number in range(count):
+        path = folder / f"student{number:04d}" / f"{LAB}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(text.replace("float sum = 0.0f;", f"float sum = 0.0f * {number}.0f;"))
+
+
+def _graded(folder: Path, out: Path, settings: Settings) -> float:
+    """Seconds for one submission, from the command to the table."""
+    started = time.perf_counter()
+    found = grade.grade_class(LAB, folder, out, settings)
+    elapsed = time.perf_counter() - started
+    if any(r.score != r.max for r in found.records):
+        raise AssertionError("a solved notebook did not get full marks")
+    return elapsed / len(found.records)
+
+
+def _stock(folder: Path) -> Row:
+    """What nbgrader's autograde does with a notebook: it executes it, in a kernel of its own, one after the other."""
+    from nbgrader.preprocessors import Execute
+
+    times = []
+    for path in sorted(folder.glob("*/*.ipynb"))[:EXECUTED]:
+        notebook = nbformat.read(path, as_version=4)
+        started = time.perf_counter()
+        Execute(timeout=600, allow_errors=True).preprocess(notebook, {"metadata": {"path": str(path.parent)}})
+        times.append(time.perf_counter() - started)
+    mean = sum(times) / len(times)
+    return Row(
+        "the same notebooks, executed as stock nbgrader does, serially", mean, (min(times), max(times)), len(times)
+    )
+
+
+def _driver(top: Path, count: int) -> Row:
+    """A class of which everything is graded already: what is left is the driver's own work."""
+    folder, out = top / "driven", top / "driven_out"
+    _hand_in(folder, count)
+    one = next(iter(sorted((top / "two" / "records").glob("*.json"))))
+    known = grade.read_record(one)
+    assert known is not None
+    (out / "records").mkdir(parents=True)
+    (out / "grading.json").write_text((top / "two" / "grading.json").read_text())
+    for path in sorted(folder.glob("*/*.ipynb")):
+        known.student, known.sha256 = path.parent.name, grade.sha256_of(path)
+        grade.record_path(out, known.student).write_text(known.to_json())
+    started = time.perf_counter()
+    found = grade.grade_class(LAB, folder, out, Settings(sandbox=known.sandbox))
+    elapsed = time.perf_counter() - started
+    if found.kept != count:
+        raise AssertionError(f"{count - found.kept} of {count} records were not kept")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    what = f"the driver alone, {count} submissions ({count / elapsed:.0f} a second, {memory:.0f} MiB at most)"
+    return Row(what, elapsed / count, (elapsed / count,) * 2, count)
