@@ -515,26 +515,29 @@ def to_csv(records: Sequence[SubmissionRecord], course: Course | None = None) ->
         if course is not None
         else []
     )
-    table.writerow(["student", "total", "max", "manual pending", *map(_cell, tasks), *of_course, "problems"])
+    table.writerow(["student", "total", "max", "manual pending", *map(cell_text, tasks), *of_course, "problems"])
     for r in records:
-        scores = [_points(sum(c.score for c in r.checks if c.task == task)) for task in tasks]
-        problems = _cell(" | ".join(r.problems))
+        scores = [points_text(sum(c.score for c in r.checks if c.task == task)) for task in tasks]
+        problems = cell_text(" | ".join(r.problems))
         times = _course_cells(r, course) if course is not None else []
-        table.writerow([_cell(r.student), *map(_points, (r.score, r.max, r.manual_max)), *scores, *times, problems])
+        table.writerow(
+            [cell_text(r.student), *map(points_text, (r.score, r.max, r.manual_max)), *scores, *times, problems]
+        )
     return text.getvalue()
 
 
 def _course_cells(r: SubmissionRecord, course: Course) -> list[str]:
     hours = f"{r.late_s / 3600:.2f}" if r.submitted and r.deadline else ""
     listed = "" if course.roster is None else "yes" if r.student in map(display_name, course.roster) else "no"
-    return [r.submitted, r.deadline, hours, _points(r.penalty), _points(r.score - r.penalty), listed]
+    return [r.submitted, r.deadline, hours, points_text(r.penalty), points_text(r.score - r.penalty), listed]
 
 
-def _points(value: float) -> str:
+def points_text(value: float) -> str:
+    """Points as tables have them, without what rounding leaves."""
     return f"{round(value, 4):.10g}"
 
 
-def _cell(text: str) -> str:
+def cell_text(text: str) -> str:
     """Text that a spreadsheet shows and never runs."""
     text = " ".join(text.split())
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "|", "%")) else text

@@ -281,6 +281,41 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any, course: Any = 
 
 
 @main.command()
+@click.argument("lab")
+@click.option("--form", type=click.Choice(["canvas", "moodle", "generic"]), required=True)
+@click.option("--out", type=_FOLDER, help="Where the class's grades are.  [default: grades/LAB]")
+@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.  [default: the terminal]")
+def export(lab: str, form: str, out: Path | None, file: Path | None) -> None:
+    """The grades as a table that Canvas or Moodle imports: the machine's points, less what lateness costs."""
+    from ..course import exports
+    from ..course import grade as grading
+
+    out = out or Path("grades", lab)
+    graded = exports.records(out)
+    _, _, course = grading.last_run(out)
+    text = exports.table(form, graded, course.names if course is not None else {})
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        file.write_text(text, encoding="utf-8", newline="")
+        click.echo(file)
+
+
+@main.command()
+@click.argument("lab")
+@click.option("--submissions", type=_FOLDER, multiple=True, required=True, help="A class; again: an earlier one too.")
+def similar(lab: str, submissions: tuple[Path, ...]) -> None:
+    """Answers that are alike beyond what their task explains, for a person to look at. Nothing is graded by it."""
+    from ..course import compare
+    from . import report
+
+    pairs = list(compare.classes(lab, submissions))
+    for pair in pairs:
+        click.echo(report.plain(f"{pair.task:20s} {pair.likeness:4.0%}  {pair.one}  {pair.other}"))
+    click.echo(f"{len(pairs)} pair{'s' * (len(pairs) != 1)} to look at. Likeness proves nothing, and changes no grade.")
+
+
+@main.command()
 @click.argument("student")
 @click.argument("lab")
 @click.option("--reason", required=True, help="Why: it is kept with the record.")
