@@ -247,6 +247,7 @@ measure("stretch_filter")
 # %%
 # %%cuda stretch
 //! ladder/stretch.cu
+//! stub stretch.start.cu
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>Which of the parameters of the kernel before are gone? Nobody has to know any more where a row begins.</details>
