@@ -126,3 +126,19 @@ def test_the_quiz_has_ten_questions_and_an_answer_to_each():
     text = (ROOT / "docs" / "quiz.md").read_text(encoding="utf-8")
     assert [int(n) for n in re.findall(r"^(\d+)\. ", text, re.MULTILINE)] == list(range(1, 11))
     assert [row[0] for row in rows(ROOT / "docs" / "quiz.md")] == [str(n) for n in range(1, 11)]
+
+
+# ---- the syllabus
+
+
+def test_the_syllabus_says_what_the_specs_say():
+    told = {row[0].strip("`"): row for row in rows(ROOT / "docs" / "syllabus.md") if re.match(r"`\d\d_", row[0])}
+    assert sorted(told) == spec.names()
+    for lab, row in told.items():
+        found = spec.load(lab)
+        kinds = [task.kind for task in found.tasks]
+        assert row[1] == str(found.minutes), lab
+        assert row[3] == ", ".join(str(kinds.count(k)) for k in ("kernel", "python", "number", "explain")), lab
+        assert all(needed in told for needed in re.findall(r"`(\w+)`", row[2])), lab
+    hours = sum(spec.load(lab).minutes for lab in told if lab != "00_start") / 60
+    assert f"{hours:.0f} hours of work" in (ROOT / "docs" / "syllabus.md").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -129,10 +130,20 @@ def _longest(record: Record) -> Table:
     ways = [row for row in timed(case["ways"] if case else ()) if row["way"] != "cublas image"]
     ways.sort(key=lambda row: -row["us"])
     lines = tuple(
-        (row["layer"], row["direction"], row.get("kernel", {}).get("name", "–")[:_NAME], _ms(row["us"]))
+        (row["layer"], row["direction"], readable(row.get("kernel", {}).get("name", "–"))[:_NAME], _ms(row["us"]))
         for row in ways[:_LONGEST]
     )
     return Table("AlexNet, batch 256: the longest products", ("layer", "direction", "its longest kernel", "ms"), lines)
+
+
+def readable(kernel: str) -> str:
+    """The name in C++ that stands in a mangled one, without its arguments: `_ZN5cudnn3fooIfE` is `cudnn::foo`."""
+    found, rest = [], kernel.removeprefix("_ZN").removeprefix("_Z")
+    while rest != kernel and (length := re.match(r"\d+", rest)):
+        start = length.end()
+        found.append(rest[start : start + int(length[0])])
+        rest = rest[start + int(length[0]) :]
+    return "::".join(found) or kernel
 
 
 def _ms(us: float | None) -> str:

@@ -456,4 +456,4 @@ shown.claims()
 #
 # The other verdicts stand in the table. Where one differs from the paper's, ask first what is not the same: the GPU, eight years of libraries, pooling and normalisation as plain array expressions here, pictures that Python
 # prepares. A fast product may also have a price that no time shows: the fastest weight gradient of `conv2` is a Winograd algorithm for $5 \times 5$ filters, whose results on the recorded GPU are off by 4 parts in 10 000,
-# some thousand times as much as those of the others.
+# hundreds of times as much as those of AlexNet's other products.

@@ -169,6 +169,18 @@ def test_recorded_tables_name_their_device_and_say_that_they_are_recorded(number
     assert page.text.count("\n") >= 4
 
 
+@pytest.mark.parametrize(
+    ("mangled", "name"),
+    [
+        ("_ZN5cudnn6detail12dgrad_engineIfLi512ELi6E", "cudnn::detail::dgrad_engine"),
+        ("_Z23implicit_convolve_sgemmIffLi1024E", "implicit_convolve_sgemm"),
+        ("sm80_xmma_gemm_f32f32", "sm80_xmma_gemm_f32f32"),
+    ],
+)
+def test_kernels_are_named_as_in_cpp(mangled, name):
+    assert training_results.readable(mangled) == name
+
+
 def test_claims_of_a_section_are_its_own():
     assert shown.claims("5.4").text.count("\n") == 2
     assert shown.claims().text.count("\n") == 13
