@@ -1,6 +1,6 @@
 """Sources to machine code, several at a time: each worker is a process of its own, since NVRTC compiles one by one.
 
-Run as a module, it is such a worker: a line of JSON in, {"source", "arch"}; a line out, {"report"} or {"error", "log"}.
+A worker is told a line of JSON, {"source", "arch"}, and answers with one: the fields of Built, or {"error", "log"}.
 What was made once is kept where the engine keeps its code (sim.objectcache), under a key of source, architecture and
 compiler; a cache that cannot be read or written costs time and a warning, nothing else.
 """
@@ -29,6 +29,8 @@ from ..sim import objectcache
 
 #: A kernel that takes longer is given up.
 LONGEST_S = 300.0
+
+_WORKER = f"from {__name__} import work; work()"
 
 #: Called with (kernels made, kernels in all).
 Progress = Callable[[int, int], object]
@@ -152,7 +154,7 @@ class _Pool:
     def _process(self) -> subprocess.Popen[str]:
         if not hasattr(self._own, "process"):
             self._own.process = subprocess.Popen(
-                [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             self._processes.append(self._own.process)
         return self._own.process
@@ -178,7 +180,8 @@ def _assembled(source: str, arch: str) -> Built:
     )
 
 
-def _worker() -> None:
+def work() -> None:
+    """What a worker does: answer each line of standard input."""
     for line in sys.stdin:
         try:
             answer = _encoded(_assembled(**json.loads(line)))
@@ -187,7 +190,3 @@ def _worker() -> None:
         except ConvladderError as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), flush=True)
-
-
-if __name__ == "__main__":
-    _worker()

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from convladder.kernels import codegen, compile_cuda, conv2d, launch, oracle, workloads
-from convladder.kernels.codegen import Choice, Tiling, assembler, convolution, generator, model
+from convladder.kernels.codegen import Choice, Tiling, assembler, convolution, fetch, generator, model
+from convladder.kernels.codegen.__main__ import main
 from convladder.kernels.codegen.kept import keep, kept_choice
 from convladder.kernels.errors import ArgumentError, CompileError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
@@ -371,6 +372,35 @@ def test_a_kept_choice_of_another_version_is_passed_over(folder):
     key = next(folder.glob("codegen-choice-*.o")).stem
     objectcache.write(key, b'{"filters": 4, "images": 2}')
     assert kept_choice(LAYER, w) is None
+
+
+# ---- looking into it
+
+
+def test_the_fetch_measurement_runs_every_part_once_a_pass_and_is_as_long_as_it_says(folder):
+    cycles, y = np.zeros((2, 32, fetch.PASSES + 1), np.int64), np.zeros(2048, np.float32)
+    kernel = compile_cuda(fetch.source(32))[generator.KERNEL]
+    result = launch(kernel, 2, 64, [np.ones(8192, np.float32), y, cycles, 2, 5])
+    assert not result.faults
+    passes = np.diff(cycles[:, :2], axis=2)
+    assert 32 * 1024 / 16 <= passes.min() <= passes.max() < 1.1 * passes.min()
+    (built,) = assembler.build([fetch.source(32)], "sm_90", workers=1)
+    assert 32 * 1024 <= built.code_bytes < 40 * 1024
+    assert not built.spill_bytes
+    assert next(folder.iterdir())
+
+
+def test_rates_follow_from_cycles():
+    rate = fetch.Rate(64, 16, 1, 0, 132, False, (32768.0, 16384.0))
+    assert rate.bytes_a_cycle == (2.0, 4.0)
+    assert rate.busy == (0.5, 1.0)
+
+
+def test_the_command_prints_a_source_and_names_what_there_is(capsys):
+    assert main(["source", "googlenet", "4d/5x5"]) == 0
+    assert "codegen(const float* __restrict__ x" in capsys.readouterr().out
+    assert main(["source", "alexnet", "conv9"]) == 2
+    assert "there are conv2, conv3, conv4, conv5" in capsys.readouterr().err
 
 
 # ---- on a GPU
