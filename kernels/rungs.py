@@ -102,6 +102,7 @@ LADDER = {
     "csr_global": STRETCHED,
     "csr": STRETCHED,
     "csr_tiled": STRETCHED,
+    "csr_fitted": STRETCHED,
     "csr_spanning": STRETCHED,
     "csr_images": STRETCHED,
     "csr_staged": STAGED,

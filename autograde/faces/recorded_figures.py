@@ -20,6 +20,7 @@ from ...kernels.bench.tables import (
     CUDNN_FP32,
     CUSPARSE,
     NETWORKS,
+    TILED,
     Record,
     Row,
     batches,
@@ -36,8 +37,6 @@ from .figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION, Picture, page_
 
 #: Colour and mark of a curve, so that neither is needed alone.
 STYLES = ((BLUE, "o"), (VERMILION, "s"), (ORANGE, "^"), (GREEN, "D"), (PURPLE, "v"), (INK, "x"))
-
-_TILED = ("csr_tiled",)
 
 #: The libraries of the sparse paper's figures 8 to 10. Caffe lowers image by image; batched is the stronger opponent.
 _OPPONENTS: dict[str, tuple[str, ...]] = {
@@ -126,7 +125,7 @@ def base_and_tiled() -> Picture:
     """The sparse paper's figure 7 in form: each layer of AlexNet by the base kernel, with a register, with tiles."""
     record = _record("sparse")
     layers = _with_groups(record, "alexnet")
-    names = {"sum in global memory": ("csr_global",), "sum in a register": ("csr",), "tiles as well": _TILED}
+    names = {"sum in global memory": ("csr_global",), "sum in a register": ("csr",), "tiles as well": TILED}
     bars = {name: [_ms(here, ways) for here in layers.values()] for name, ways in names.items()}
     return _bars(bars, list(layers), "ms", "AlexNet, 128 images", record)
 
@@ -136,7 +135,7 @@ def layer_times(images: int = 64) -> Picture:
     record = _record("batch")
     here = {row["layer"]: timed(compare.rows(record), batch=images, layer=row["layer"])
             for row in timed(compare.rows(record), batch=images)}  # fmt: skip
-    ways = {"tiled, as in the paper": _TILED, "best rung": SPARSE_RUNGS, **_OPPONENTS}
+    ways = {"tiled, as in the paper": TILED, "best rung": SPARSE_RUNGS, **_OPPONENTS}
     bars = {name: [_ms(rows, way) for rows in here.values()] for name, way in ways.items()}
     bars = {name: [*times, sum(times)] for name, times in bars.items()}
     return _bars(bars, [*here, "all"], "ms", f"AlexNet, {images} images", record, log=True)
@@ -147,7 +146,7 @@ def batch_speedups() -> Picture:
     record = _record("batch")
     figure, axes = _axes()
     said = {}
-    for ours, ways, line in (("tiled", _TILED, "-"), ("best rung", SPARSE_RUNGS, "--")):
+    for ours, ways, line in (("tiled", TILED, "-"), ("best rung", SPARSE_RUNGS, "--")):
         curves = {
             f"{name} / {ours}": [
                 (images, total_us(layers, other) / mine)
@@ -168,7 +167,7 @@ def network_speedups(network: str) -> Picture:
     """The sparse paper's figure 10 in form: layer by layer, how many times as long the libraries take as the tiled."""
     record = _record("sparse")
     layers = _with_groups(record, network)
-    gains = {name: speedups(list(layers.values()), way, _TILED) for name, way in _OPPONENTS.items()}
+    gains = {name: speedups(list(layers.values()), way, TILED) for name, way in _OPPONENTS.items()}
     figure, axes = _axes(height=3.8)
     for (name, found), (color, mark) in zip(gains.items(), STYLES, strict=False):
         axes.plot(range(len(found)), found, mark, color=color, markersize=5, label=name)

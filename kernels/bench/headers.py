@@ -13,6 +13,13 @@ from .tables import Record
 _LINE = re.compile(r"^( \* H100 +).*$", re.MULTILINE)
 
 
+#: The suites whose records are read.
+SUITES = ("direct", "gemm", "sparse")
+
+#: In the header of a rung that no record has.
+NOT_YET = "not yet recorded"
+
+
 def figures(rung: str, records: Mapping[str, Record]) -> str:
     """What the header of a rung says of the H100, from the records of the suites direct, gemm and sparse."""
 
@@ -26,6 +33,8 @@ def figures(rung: str, records: Mapping[str, Record]) -> str:
         return f"{library / mine:.2f} of cuBLAS at 4096 x 4096 x 4096"
     if kind == "csr":
         layers = ("alexnet conv2, batch", "alexnet conv3, batch")
+        if not times("sparse", layers, rung):
+            return NOT_YET
         ms = [us / 1000 for way in (rung, "cublas batched") for us in times("sparse", layers, way)]
         return "AlexNet's conv2, conv3, 128 images: {:.2f}, {:.2f} ms; lowered, cuBLAS: {:.2f}, {:.2f}".format(*ms)
     images = tuple(f"{size} x {size}, stride 1" for size in (31, 511, 4095))

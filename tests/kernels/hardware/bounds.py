@@ -25,6 +25,7 @@ RECORD = HERE / "bounds.json"
 CASES = (
     ("csr", "alexnet", "conv3"),
     ("csr_tiled", "alexnet", "conv3"),
+    ("csr_fitted", "alexnet", "conv3"),
     ("csr_images", "alexnet", "conv3"),
     ("csr_staged", "alexnet", "conv3"),
     ("csr_staged", "alexnet", "conv4 ungrouped"),

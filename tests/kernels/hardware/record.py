@@ -48,6 +48,7 @@ _JOINED = {"shared_load_wavefronts": "neighbouring loads are joined into wider o
 UNLIKE: dict[str | tuple[str, str], dict[str, str]] = {
     "gemm_shared": _JOINED,
     "csr_tiled": _JOINED,
+    "csr_fitted": _JOINED,
 }
 
 _GLOBAL = "l1tex__t_{what}_pipe_lsu_mem_global_op_{op}.sum"
