@@ -476,29 +476,31 @@ def _show_recorded(lab: str, out: Path) -> None:
 # --- bench ---------------------------------------------------------------------------------------
 
 _OWN_SUITES = ("engine", "judge", "grading")
-_GPU_SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch", "training")
+_RECORDED_SUITES = (
+    "direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch", "codegen", "codesize", "training",
+)  # fmt: skip
 
 
 @main.command()
-@click.argument("suite", type=click.Choice([*_OWN_SUITES, *_GPU_SUITES]), default="engine")
+@click.argument("suite", type=click.Choice([*_OWN_SUITES, *_RECORDED_SUITES]), default="engine")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the figures as JSON.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also draw them (GPU suites); of engine: cost against threads.",
+    help="Also draw them (recorded suites); of engine: cost against threads.",
 )
-@click.option("--recorded", is_flag=True, help="Show what is recorded of a GPU suite; measure nothing.")
-@click.option("--keep", is_flag=True, help="Keep the record with the package, where --recorded finds it (GPU suites).")
+@click.option("--recorded", is_flag=True, help="Show what is recorded of a suite; measure nothing.")
+@click.option("--keep", is_flag=True, help="Keep the record of a recorded suite with the package.")
 @click.option("--readme", type=_NOTEBOOK, help="Only rewrite what is recorded: in this README and the rungs' headers.")
 def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep: bool, readme: Path | None) -> None:
     """Measure what the engine or the judge costs on this machine, or the rungs against the libraries on its GPU.
 
     On a GPU: direct (the lab report's images), lowering (its steps by themselves, more filters), gemm (matrix
     products), plans (all that cuDNN builds for a layer), cudnn (AlexNet, every precision and layout), sparse (every
-    sparse layer of three networks), batch (1 to 192 images), training (networks layer by layer, and the stages of an
-    iteration).
+    sparse layer of three networks), batch (1 to 192 images), codegen (weights as code on these layers), training
+    (networks layer by layer, and the stages of an iteration). Without one: codesize (what weights as code take).
     """
-    if readme or suite in _GPU_SUITES:
+    if readme or suite in _RECORDED_SUITES:
         from . import gpu_bench
 
         if readme:
@@ -507,7 +509,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
             gpu_bench.run(suite, _console(), out=out, plot=plot, kept=recorded, keep=keep)
         return
     if (plot and suite != "engine") or recorded or keep:
-        raise click.UsageError("--plot, --recorded and --keep are of the GPU suites: " + ", ".join(_GPU_SUITES))
+        raise click.UsageError("--plot, --recorded and --keep are of the suites " + ", ".join(_RECORDED_SUITES))
     import datetime
     import json
     from dataclasses import asdict

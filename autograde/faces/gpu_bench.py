@@ -1,7 +1,8 @@
-"""`convladder bench` for the suites that need a GPU: progress, tables, record and picture."""
+"""`convladder bench` for the suites that are recorded, most of them on a GPU: progress, tables, record and picture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...kernels import recorded
-from ...kernels.bench import claims, compare, headers, plots, readme, tables, training, training_results
+from ...kernels.bench import claims, codesize, compare, headers, plots, readme, tables, training, training_results
 from ...kernels.bench.cases import SUITES
 from ...kernels.errors import ArgumentError, BackendError
 from .terminal import print_whole
+
+#: Suites with a record of their own kind: what makes its tables, and what it says of the sources' claims.
+_RESULTS: dict[str, tuple[Callable[[Any], Iterable[tables.Table]], Callable[[Any], Iterable[claims.Verdict]]]] = {
+    training.SUITE: (training_results.tables, training_results.verdicts),
+    codesize.SUITE: (codesize.tables, codesize.verdicts),
+}
 
 
 def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
@@ -27,8 +34,8 @@ def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, ke
             "--keep writes into kernels/records of the repository, but convladder runs from an installation here: "
             "take --out FILE, or install it with `pip install -e` from the repository"
         )
-    if plot and suite == training.SUITE:
-        raise ArgumentError("the suite training is not drawn: lab 07_training shows its figures")
+    if plot and suite in _RESULTS:
+        raise ArgumentError(f"the suite {suite} is not drawn")
     records = recorded.load(suite) if kept else [_measured(suite, console)]
     if not records:
         raise BackendError(f"nothing is recorded of the suite {suite}: run `convladder bench {suite} --keep` on a GPU")
@@ -48,11 +55,11 @@ def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, ke
 
 def rewrite_readme(file: Path, console: Console) -> None:
     """Write the recorded results into a README, and the figures into the headers of the ladder beside it."""
-    records = {suite: found[0] for suite in SUITES if (found := recorded.load(suite))}
+    records = {suite: found[0] for suite in (*SUITES, codesize.SUITE) if (found := recorded.load(suite))}
     changed = readme.rewrite(file, records)
     console.print(f"{file}: {'rewritten' if changed else 'unchanged'}, from {len(records)} recorded suites")
     ladder = file.resolve().parent / "kernels" / "ladder"
-    if ladder.is_dir() and set(SUITES) <= set(records):
+    if ladder.is_dir() and set(headers.SUITES) <= set(records):
         rungs = headers.rewrite(ladder, records)
         console.print(f"{ladder}: {', '.join(rungs) or 'no header'} rewritten")
 
@@ -65,7 +72,9 @@ def _measured(suite: str, console: Console) -> dict[str, Any]:
         def advance(done: int, total: int, name: str) -> None:
             bar.update(task, completed=done, total=total, description=f"{suite}: {name}")
 
-        return training.measure(advance) if suite == training.SUITE else compare.measure(suite, advance)
+        if suite in _RESULTS:
+            return {training.SUITE: training.measure, codesize.SUITE: codesize.measure}[suite](advance)
+        return compare.measure(suite, advance)
 
 
 def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
@@ -74,15 +83,15 @@ def _show(record: dict[str, Any], console: Console, kept: bool) -> None:
         console.print(f"the clocks were held down by: {reasons}")
     if names := compare.changed(record):
         console.print(f"an earlier version was measured of: {', '.join(names)}", soft_wrap=True)
-    results = training_results if record["suite"] == training.SUITE else None
-    for table in (results or tables).tables(record):
+    of_tables, of_claims = _RESULTS.get(record["suite"], (tables.tables, claims.verdicts))
+    for table in of_tables(record):
         shown = Table(*table.columns, title=table.title, title_justify="left", box=None, header_style="bold")
         for column in shown.columns[1:]:
             column.justify = "right"
         for row in table.rows:
             shown.add_row(*row)
         print_whole(shown, console)
-    for verdict in (results or claims).verdicts(record):
+    for verdict in of_claims(record):
         console.print(f"{verdict.source}: {verdict.claim}\n    {verdict.measured}", soft_wrap=True)
     refused = [(row["case"], row["way"], row["refused"]) for row in compare.rows(record) if "refused" in row]
     for case, way, why in refused:

@@ -7,6 +7,7 @@ plans     every plan that cuDNN builds for a layer and for a photograph
 cudnn     AlexNet's layers: every precision and layout of cuDNN against cuBLAS, with and without the conversion
 sparse    every sparse layer of the published networks, random and uneven rows, and a sweep of the sparsity
 batch     AlexNet's layers at batch 1 to 192
+codegen   every sparse layer of three networks: weights as code against the sparse rungs and every library
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from .. import workloads
 from ..layouts import ConvGeometry
 from ..rungs import DIRECT, LADDER, LOWERED, STEPS
 
-SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch")
+SUITES = ("direct", "lowering", "gemm", "plans", "cudnn", "sparse", "batch", "codegen")
 
 #: Ways that are libraries: method, then how.
 CUDNN = ("cudnn fp32 nchw", "cudnn fp32 nhwc", "cudnn tf32 nchw", "cudnn tf32 nhwc")
 LOWERED_DENSE = ("cublas batched", "cublas image")
 LOWERED_SPARSE = ("cusparse batched", "cusparse image")
+#: Weights as code, cut as the model or the tuner says.
+CODEGEN = "codegen"
 
 #: Rungs are ways of their own name.
 DIRECT_RUNGS = tuple(name for name, route in LADDER.items() if route == DIRECT)
@@ -49,8 +52,8 @@ SWEEP = (0.5, 0.7, 0.85, 0.95)
 FILTERS = (1, 4, 16, 64, 256)
 FILTERED: dict[str, Any] = {"N": 1, "C": 64, "H": 56, "W": 56, "R": 3, "S": 3}
 
-#: Networks whose layers are measured with uneven rows too.
-UNEVEN = ("alexnet", "googlenet", "resnet50")
+#: Networks whose layers are measured with uneven rows, and as code, too.
+UNEVEN = GENERATED = ("alexnet", "googlenet", "resnet50")
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def cases(suite: str) -> list[Case]:
     """What a suite measures, in order."""
     makers = {
         "direct": _direct, "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse,
-        "batch": _batch,
+        "batch": _batch, "codegen": _codegen,
     }  # fmt: skip
     return list(makers[suite]())
 
@@ -147,6 +150,12 @@ def _batch() -> Iterator[Case]:
     for layer in workloads.layers("alexnet"):
         for images in BATCHES:
             yield _of_layer(layer, images, ways, "random")
+
+
+def _codegen() -> Iterator[Case]:
+    ways = (CODEGEN, "csr_tiled", *BEST_SPARSE, *CUDNN, "cublas batched", "cusparse batched")
+    for layer in (*_alexnet(), *(other for network in GENERATED[1:] for other in workloads.layers(network))):
+        yield _of_layer(layer, PAPER_BATCH, ways, "random")
 
 
 def _alexnet() -> Iterator[workloads.Layer]:

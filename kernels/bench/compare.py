@@ -19,7 +19,7 @@ from ..errors import BackendError, ConvladderError
 from ..gpu import cupy_module, device_facts, enough_memory, fp32_peak_gflops, load_peak_gwords
 from ..measure import bandwidth_gbs, device_state, limit_us
 from ..rungs import LADDER, convolution_source
-from .cases import CUDNN, Case, cases
+from .cases import CODEGEN, CUDNN, Case, cases
 from .launches import add_launches
 from .ways import Arrays, Problem
 
@@ -188,7 +188,7 @@ def _beside_limits(case: Case, way: str, us: float, limits: dict[str, Any]) -> d
     if way.startswith("step "):
         limit = _step_bytes(case, way) / limits["bandwidth_gbs"] * 1e-3
         return {"limit_us": round(limit, 3), "percent_of_limit": round(100 * limit / us, 1)}
-    sparse = (way in LADDER and LADDER[way].column is not None) or way.startswith("cusparse")
+    sparse = (way in LADDER and LADDER[way].column is not None) or way.startswith(("cusparse", CODEGEN))
     outputs = g.N * g.P * g.Q
     dense_flops = 2 * outputs * g.K * g.products
     nnz = math.prod(g.w_shape) if case.nnz is None else case.nnz

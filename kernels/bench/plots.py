@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS
+from .cases import CODEGEN, DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS
 from .compare import rows
 from .tables import NETWORKS, Record, Row, best, origin, timed
 
@@ -28,7 +28,7 @@ def save(record: Record, file: Path) -> None:
     figure = Figure(figsize=(10, 5.5), layout="constrained")
     draw = {
         "direct": _direct, "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse,
-        "batch": _batch,
+        "batch": _batch, "codegen": _codegen,
     }[record["suite"]]  # fmt: skip
     draw(figure.subplots(), rows(record))
     figure.suptitle(origin(record), fontsize=8)
@@ -99,18 +99,32 @@ def _cudnn(axes: Any, solved: list[Row]) -> None:
 
 def _sparse(axes: Any, solved: list[Row]) -> None:
     """How many times as long each library takes as the best rung, every layer of the three networks."""
-    bars: dict[str, list[tuple[str, float]]] = {name: [] for name in _LIBRARIES}
+    _ratios(axes, solved, _LIBRARIES, SPARSE_RUNGS, "time of the library / best sparse rung")
+    axes.set_title("Sparse layers, batch 128")
+
+
+def _codegen(axes: Any, solved: list[Row]) -> None:
+    """How many times as long other ways take as weights as code, every layer of the three networks."""
+    others = {
+        "best CSR rung": SPARSE_RUNGS, "cuDNN FP32": _CUDNN[:2], "TF32 NCHW": _CUDNN[2:3], "TF32 NHWC": _CUDNN[3:],
+    }  # fmt: skip
+    _ratios(axes, solved, others, (CODEGEN,), "time / time of weights as code")
+    axes.set_title("Weights as code, batch 128")
+
+
+def _ratios(axes: Any, solved: list[Row], others: Mapping[str, Sequence[str]], mine: Sequence[str], y: str) -> None:
+    """Layer by layer, how many times as long the best of other ways takes as the best of mine."""
+    points: dict[str, list[tuple[str, float]]] = {name: [] for name in others}
     for network in NETWORKS:
         here = timed(solved, network=network, pattern="random")
         for layer in _known(here, "layer"):
-            mine = best(timed(here, layer=layer), SPARSE_RUNGS)
-            for name, ways in _LIBRARIES.items():
-                if mine and (library := best(timed(here, layer=layer), ways)):
-                    bars[name].append((f"{network[:1].upper()} {layer}", library["us"] / mine["us"]))
-    _bars(axes, bars, "time of the library / best sparse rung", points=True)
+            fastest = best(timed(here, layer=layer), mine)
+            for name, ways in others.items():
+                if fastest and (other := best(timed(here, layer=layer), ways)):
+                    points[name].append((f"{network[:1].upper()} {layer}", other["us"] / fastest["us"]))
+    _bars(axes, points, y, points=True)
     axes.axhline(1, color="black", linewidth=0.8)
     axes.set_yscale("log")
-    axes.set_title("Sparse layers, batch 128")
 
 
 def _batch(axes: Any, solved: list[Row]) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import ConvladderError
-from .cases import SUITES
-from .claims import verdicts
-from .tables import Record, held_down, losses, markdown, networks_of, origin, tables
+from . import codesize
+from .cases import SUITES, cases
+from .claims import Verdict, verdicts
+from .compare import rows, ways_of
+from .tables import Record, code_of_layers, held_down, losses, markdown, networks_of, origin, tables
 
 BEGIN, END = "<!-- bench: written by `make bench` -->", "<!-- /bench -->"
 
@@ -46,15 +48,38 @@ def _parts(records: dict[str, Record]) -> Iterator[str]:
     if not here:
         return
     yield "Recorded on " + "; ".join(origins) + ". Medians; each suite timed in turn in one session."
+    told: list[Verdict] = []
+    if missing := "; ".join(unrecorded(records)):
+        yield f"Not yet recorded: {missing}."
     for record in here:
         if reasons := held_down(record):
             yield f"In the suite {record['suite']} the clocks were held down by: {reasons}."
-        if record["suite"] == "sparse":
-            yield markdown(networks_of(record))
-            yield f"cuDNN in strict FP32 is faster than every rung on {losses(record) or 'no layer'}."
-        else:
-            yield markdown(tables(record)[0])
-    told = [v for record in here for v in verdicts(record)]
+        yield from _of_suite(record)
+        told += verdicts(record)
+    if sizes := records.get(codesize.SUITE):
+        told += codesize.verdicts(sizes)
     if told:
         lines = ["| claim | source | measured |", "| --- | --- | --- |"]
         yield "\n".join(lines + [f"| {v.claim} | {v.source} | {v.measured} |" for v in told])
+
+
+def unrecorded(records: dict[str, Record]) -> Iterator[str]:
+    """What the suites hold and the records do not."""
+    for suite in SUITES:
+        if suite not in records:
+            yield f"the suite {suite}"
+            continue
+        known = {row["way"] for row in rows(records[suite])}
+        if ways := [way for way in ways_of(cases(suite)) if way not in known]:
+            yield f"{', '.join(ways)} in the suite {suite}"
+
+
+def _of_suite(record: Record) -> Iterator[str]:
+    """What the README shows of a suite: its first table, or what sums it up."""
+    if record["suite"] == "sparse":
+        yield markdown(networks_of(record))
+        yield f"cuDNN in strict FP32 is faster than every rung on {losses(record) or 'no layer'}."
+        return
+    yield markdown(tables(record)[0])
+    if record["suite"] == "codegen":
+        yield markdown(code_of_layers(record, "alexnet"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS, SQUARES, STEP_WAYS
+from .cases import CODEGEN, DIRECT_RUNGS, GEMM_RUNGS, LOWERING_STEPS, SPARSE_RUNGS, SQUARES, STEP_WAYS
 from .compare import rows
 
 Row = dict[str, Any]
@@ -30,15 +30,17 @@ def tables(record: Record) -> list[Table]:
         return list(_direct(rows(record), record["limits"]["empty_launch_us"]))
     makers = {
         "lowering": _lowering, "gemm": _gemm, "plans": _plans, "cudnn": _cudnn, "sparse": _sparse, "batch": _batch,
+        "codegen": _codegen,
     }  # fmt: skip
     return list(makers[record["suite"]](rows(record)))
 
 
 def origin(record: Record) -> str:
     """On what, when and with which versions a record was made, in one line."""
-    driver = record["device_state"]["before"].get("driver_version", "unknown")
-    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items() if name != "convladder")
-    return f"{record['device']['device']}, driver {driver}, {versions}, {record['date'][:10]}"
+    state = record["device_state"].get("before")
+    driver = [f"driver {state.get('driver_version', 'unknown')}"] if state else []  # none where no GPU was needed
+    versions = [f"{name} {number}" for name, number in record["versions"].items() if name != "convladder"]
+    return ", ".join([record["device"]["device"], *driver, *versions, record["date"][:10]])
 
 
 def held_down(record: Record) -> str:
@@ -219,6 +221,8 @@ def _longest_kernels(rows: list[Row]) -> Table:
 
 CUBLAS = ("cublas batched", "cublas image")
 CUSPARSE = ("cusparse batched", "cusparse image")
+#: The sparse paper's tiled kernel, in blocks of one size and in blocks cut to the output.
+TILED = ("csr_tiled", "csr_fitted")
 
 
 def layers_of(rows: list[Row], network: str, pattern: str = "random") -> Iterator[tuple[str, list[Row]]]:
@@ -229,7 +233,7 @@ def layers_of(rows: list[Row], network: str, pattern: str = "random") -> Iterato
 
 def _sparse(rows: list[Row]) -> Iterator[Table]:
     columns = (
-        "layer", "zeros", "csr_global, ms", "csr", "csr_tiled", "best rung, ms", "which", "of its loads",
+        "layer", "zeros", "csr_global, ms", "csr", "csr_tiled", "csr_fitted", "best rung, ms", "which", "of its loads",
         "cuBLAS batched", "by image", "cuSPARSE", "cuDNN FP32", "cuDNN TF32 NHWC", "batched cuBLAS / best",
         "cuSPARSE / best", "cuDNN FP32 / best", "uneven rows",
     )  # fmt: skip
@@ -238,7 +242,7 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
         for layer, here in layers_of(rows, network):
             mine = best(here, SPARSE_RUNGS)
             uneven = best(timed(rows, network=network, layer=layer, pattern="uneven"), SPARSE_RUNGS)
-            ways = [best(here, (way,)) for way in ("csr_global", "csr", "csr_tiled")]
+            ways = [best(here, (way,)) for way in ("csr_global", "csr", *TILED)]
             batched, image = (best(here, (way,)) for way in CUBLAS)
             cusparse, cudnn, tf32 = best(here, CUSPARSE), best(here, CUDNN_FP32), best(here, CUDNN_TF32)
             lines.append(
@@ -347,6 +351,77 @@ def _batch(rows: list[Row]) -> Iterator[Table]:
 def batches(rows: list[Row]) -> Iterator[tuple[int, list[list[Row]]]]:
     for images in values(rows, "batch"):
         yield images, [timed(rows, batch=images, layer=layer) for layer in values(rows, "layer")]
+
+
+# ---- weights as code
+
+#: Zeros from which the code is held to its targets.
+MOSTLY_ZERO = 0.9
+
+
+def _codegen(rows: list[Row]) -> Iterator[Table]:
+    yield _code_of_networks(rows)
+    for network in NETWORKS:
+        yield _code_of_layers(rows, network)
+
+
+#: What the code is set beside.
+_BESIDE_CODE = {
+    "best CSR rung": SPARSE_RUNGS, "cuDNN FP32": CUDNN_FP32, "TF32 NCHW": ("cudnn tf32 nchw",),
+    "TF32 NHWC": ("cudnn tf32 nhwc",), "cuBLAS batched": ("cublas batched",), "cuSPARSE": CUSPARSE,
+}  # fmt: skip
+
+
+def _code_of_networks(rows: list[Row]) -> Table:
+    """Each network's layers together, and the geometric means of the ratios of the layers."""
+    groups = dict(_named_layers(rows))
+    every = [here for name, layers in groups.items() if not name.endswith("ungrouped") for here in layers]
+    groups[f"layers with {MOSTLY_ZERO:.0%} zeros or more"] = [h for h in every if h[0]["sparsity"] >= MOSTLY_ZERO]
+    lines = []
+    for name, layers in groups.items():
+        mine, sums = total_us(layers, (CODEGEN,)), [total_us(layers, ways) for ways in _BESIDE_CODE.values()]
+        if layers and mine:
+            made = [row["generation_s"] + row["compile_s"] for here in layers if (row := best(here, (CODEGEN,)))]
+            means = [geometric_mean(speedups(layers, ways, (CODEGEN,))) for ways in _BESIDE_CODE.values()]
+            cells = (f"{s / 1e3:.2f} ({mean:.2f})" if s else "–" for s, mean in zip(sums, means, strict=True))
+            lines.append((name, str(len(layers)), f"{mine / 1e3:.2f}", *cells, f"{sum(made):.1f}, {max(made):.1f}"))
+    columns = ("network", "layers", "as code, ms", *_BESIDE_CODE, "made in, s: all, longest")
+    return Table("Weights as code, batch 128 (geometric mean of the layers' time / code's)", columns, tuple(lines))
+
+
+def code_of_layers(record: Record, network: str) -> Table:
+    """Of the suite `codegen`, the layers of one network."""
+    return _code_of_layers(rows(record), network)
+
+
+def _code_of_layers(rows: list[Row], network: str) -> Table:
+    columns = (
+        "layer", "zeros", "as code, ms", "of the limit", *(f"{name}, ms" for name in _BESIDE_CODE), "FP32 / code",
+        "TF32 NCHW / code", "TF32 NHWC / code", "kernels", "code, KB", "made in, s", "pays after images, against FP32",
+    )  # fmt: skip
+    lines = []
+    for layer, here in layers_of(rows, network):
+        if mine := best(here, (CODEGEN,)):
+            beside = {name: best(here, ways) for name, ways in _BESIDE_CODE.items()}
+            made_s = mine["generation_s"] + mine["compile_s"]
+            lines.append(
+                (
+                    layer, f"{mine['sparsity']:.1%}", _ms(mine), f"{mine['percent_of_limit']:.0f} %",
+                    *map(_ms, beside.values()),
+                    *(ratio(beside[name], mine) for name in ("cuDNN FP32", "TF32 NCHW", "TF32 NHWC")),
+                    str(mine["kernels"]), f"{mine['code_bytes'] / 1e3:.0f}", f"{made_s:.1f}",
+                    _images_to_pay(made_s, mine, beside["cuDNN FP32"]),
+                )
+            )  # fmt: skip
+    return Table(f"{NETWORKS[network]}, weights as code, batch 128", columns, tuple(lines))
+
+
+def _images_to_pay(made_s: float, mine: Row, other: Row | None) -> str:
+    """After how many images the time to make the code is won back from another way."""
+    if other is None:
+        return "–"
+    gain_us = (other["us"] - mine["us"]) / mine["batch"]
+    return f"{made_s * 1e6 / gain_us:,.0f}" if gain_us > 0 else "never"
 
 
 # ---- Markdown

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from .. import cublas, cudnn, cusparse, oracle, plan, rungs, workloads
+from .. import codegen, cublas, cudnn, cusparse, oracle, plan, rungs, workloads
 from ..gpu import cupy_module
 from ..launch import Module, Ready, compile_cuda, out
 from ..layouts import csr
 from ..stopwatch import Work
-from .cases import Case
+from .cases import CODEGEN, Case
 
 #: Elements of each result that are compared with the float64 reference.
 _CHECKED = 2000
@@ -74,7 +74,7 @@ class Problem:
         if way not in arrays.works:
             method, _, how = way.partition(" ")
             libraries = {"cudnn": self._cudnn, "cublas": self._cublas, "cusparse": self._cusparse}
-            make = {**libraries, "step": self._step}.get(method, self._rung)
+            make = {**libraries, "step": self._step, CODEGEN: self._code}.get(method, self._rung)
             arrays.works[way] = make(how or method, arrays)
         return arrays.works[way]
 
@@ -133,8 +133,18 @@ class Problem:
         work = cusparse.Convolution(self.case.geometry, arrays.x, self.w, arrays.y, how)  # type: ignore[arg-type]
         return Work(work.enqueue, work.capturable)
 
+    def _code(self, _: str, arrays: Arrays) -> Work:
+        return Work(partial(self._generated.enqueue, arrays.x, arrays.y))
+
+    @cached_property
+    def _generated(self) -> codegen.Convolution:
+        return codegen.Convolution(self.case.geometry, self.w)
+
     def facts(self, way: str) -> dict[str, Any]:
         """What a way can tell of itself beside its time."""
+        if way == CODEGEN:
+            made = asdict(self._generated.facts)
+            return {name: round(value, 4) if isinstance(value, float) else value for name, value in made.items()}
         if not way.startswith("cudnn"):
             return {}
         precision, layout = way.split()[1:]

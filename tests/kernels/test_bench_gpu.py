@@ -19,15 +19,20 @@ DEVICE = {
     "limits": {"empty_launch_us": 1.2, "bandwidth_gbs": 3000.0, "peak_gflops": 60_000.0, "load_peak_gwords": 8000.0},
 }
 
+GENERATED = {"generation_s": 0.5, "compile_s": 1.5, "kernels": 8, "code_bytes": 1_000_000}
+
 
 def record(suite: str, us) -> dict:
     """What a GPU would have given if each way took us(case, way) microseconds."""
     solved = []
     for case in cases.cases(suite):
         ways = [
-            {"way": way, "us": us(case, way), **compare._beside_limits(case, way, us(case, way), DEVICE["limits"])}
+            {
+                "way": way, "us": us(case, way), **compare._beside_limits(case, way, us(case, way), DEVICE["limits"]),
+                **(GENERATED if way == "codegen" else {}),
+            }
             for way in case.ways
-        ]
+        ]  # fmt: skip
         solved.append({"case": case.name, **case.about, "pattern": case.pattern, "nnz": case.nnz, "ways": ways})
     made = {"suite": suite, **DEVICE, "rungs": compare.digests(compare.ways_of(cases.cases(suite))), "cases": solved}
     if suite == "sparse":
@@ -39,7 +44,7 @@ def simple(case: cases.Case, way: str) -> float:
     """Dense ways take 1 us for each million products, sparse ones 4 us for each million non-zero products."""
     g = case.geometry
     outputs = g.N * g.P * g.Q
-    sparse = way.startswith("cusparse") or (way in LADDER and LADDER[way].column is not None)
+    sparse = way.startswith(("cusparse", "codegen")) or (way in LADDER and LADDER[way].column is not None)
     products = 4 * case.nnz if sparse else math.prod(g.w_shape)
     return 1e-6 * outputs * products + 1
 
@@ -49,7 +54,7 @@ def test_every_way_of_a_suite_is_a_rung_or_a_library(suite):
     for case in cases.cases(suite):
         assert case.ways
         for way in case.ways:
-            assert way in LADDER or way.split()[0] in ("cudnn", "cublas", "cusparse", "step")
+            assert way in LADDER or way.split()[0] in ("cudnn", "cublas", "cusparse", "step", "codegen")
 
 
 def test_every_rung_is_measured_in_some_suite():
@@ -94,11 +99,14 @@ def test_where_sparse_is_never_faster_there_is_no_crossover():
 
 
 def test_verdicts_follow_the_figures():
-    slow = {"csr_global": 4.0, "csr": 2.0}
+    slow = {"csr_global": 8.0, "csr": 4.0, "csr_tiled": 2.0}
     made = record("sparse", lambda case, way: slow.get(way, 1.0) if way in LADDER else 3.0)
     steps = [v.measured for v in claims.verdicts(made) if "46.7" in v.claim]
     assert [text.partition(":")[0] for text in steps] == ["AlexNet with groups", "AlexNet ungrouped"]
-    assert all("gives +100 %, +100 %, +100 %, +100 %; tiles, in blocks cut to the output, +1" in text for text in steps)
+    doubled = "+100 %, +100 %, +100 %, +100 %"
+    cut = "blocks cut to the output"
+    said = f"gives {doubled}; tiles {doubled}; {cut} {doubled}; tiles in {cut} +300 %"
+    assert all(said in text for text in steps)
     direct = record("direct", lambda case, way: 1.0 if way in LADDER else 2.0)
     told = {v.claim: v.measured for v in claims.verdicts(direct)}
     assert told["hand-written kernels are faster than cuDNN on inputs of 31 to 511"].startswith("holds")
@@ -108,6 +116,24 @@ def test_verdicts_follow_the_figures():
 def test_layers_on_which_cudnn_is_faster_are_named():
     made = record("sparse", lambda case, way: 2.0 if way in LADDER and case.about.get("layer") == "conv3" else 1.5)
     assert tables.losses(made) == "AlexNet: conv3"
+
+
+def test_code_pays_after_as_many_images_as_its_making_takes_longer():
+    made = record("codegen", lambda case, way: 1000.0 if way == "codegen" else 2000.0 + 280 * ("tf32" in way))
+    layers = tables.code_of_layers(made, "alexnet")
+    conv3 = dict(zip(layers.columns, next(row for row in layers.rows if row[0] == "conv3"), strict=True))
+    assert conv3["pays after images, against FP32"] == "256,000"  # 2 s, won back by 1 ms every 128 images
+    assert (conv3["FP32 / code"], conv3["TF32 NHWC / code"]) == ("2.00", "2.28")
+    networks, *_ = tables.tables(made)
+    found = {row[0]: dict(zip(networks.columns, row, strict=True)) for row in networks.rows}
+    mostly_zero = found["layers with 90% zeros or more"]
+    assert mostly_zero["cuDNN FP32"] == f"{2 * int(mostly_zero['layers'])}.00 (2.00)"
+    assert found["AlexNet, ungrouped"]["layers"] == "4"
+
+
+def test_code_that_is_slower_never_pays():
+    made = record("codegen", lambda case, way: 1000.0)
+    assert {row[-1] for row in tables.code_of_layers(made, "resnet50").rows} == {"never"}
 
 
 def test_limits_follow_from_bytes_and_operations():
