@@ -18,11 +18,12 @@ import os
 import re
 import shutil
 import stat
+import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -135,6 +136,8 @@ class Entry:
 
     submitted  when it was handed in, where that is known
     late       the learning platform marked it as late
+    shared     the notebook that another member of the group handed in: it counts, but for the explanations
+    of         who handed that in
     """
 
     student: str
@@ -142,6 +145,8 @@ class Entry:
     problem: str = ""
     submitted: datetime | None = None
     late: bool = False
+    shared: Path | None = None
+    of: str = ""
 
 
 def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[list[Entry], list[str]]:
@@ -162,14 +167,14 @@ def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[
         if child.is_dir():
             whose = _of_folder([child.name], lab) or Attempt(child.name)
             places = [p for p in (child / f"{lab}.ipynb", child / lab / f"{lab}.ipynb") if os.path.lexists(p)]
-            without[whose.student] = child.name
+            without[unicodedata.normalize("NFC", whose.student)] = child.name
         elif child.suffix == ".ipynb":
             whose = attempt(PurePosixPath(child.name), lab) or Attempt(child.stem)
             places = [child]
         else:
             ignored.append(display_name(child.name))
             continue
-        found.setdefault(whose.student, []).extend((whose, place) for place in places)
+        found.setdefault(unicodedata.normalize("NFC", whose.student), []).extend((whose, place) for place in places)
     if not any(found.values()):
         raise GradingError(
             f"No submission of {lab} in {folder}. Expected {folder}/STUDENT/{lab}.ipynb, "
@@ -208,6 +213,25 @@ def entry(raw: str, notebooks: Sequence[tuple[Attempt, Path]], folder: Path, lab
         return Entry(student, problem=f"{notebook.name} is not a regular file.")
     downloaded = whose.known or notebook.parent.name == lab
     return Entry(student, notebook, "", whose.submitted or submitted_at(notebook, downloaded), whose.late)
+
+
+def in_groups(entries: Sequence[Entry], groups: Mapping[str, str]) -> list[Entry]:
+    """The same entries, where every member of a group has the notebook that one of it handed in last."""
+    found = {entry.student: entry for entry in entries}
+    for group in sorted(set(groups.values())):
+        members = [student for student, its in groups.items() if its == group]
+        handed_in = [e for e in (found.get(display_name(m)) for m in members) if e is not None and e.notebook]
+        if not handed_in:
+            continue
+        unknown = datetime.min.replace(tzinfo=UTC)
+        last = max(handed_in, key=lambda e: (e.submitted or unknown, e.student))
+        for student in map(display_name, members):
+            if student != last.student:
+                own = found.get(student, Entry(student))
+                found[student] = replace(
+                    own, problem="", submitted=last.submitted, late=last.late, shared=last.notebook, of=last.student
+                )
+    return list(found.values())
 
 
 def entry_of(raw: str, notebook: Path, folder: Path, lab: str) -> Entry:

@@ -6,6 +6,8 @@ file, key and fix.
     semester = "autumn 2026"
     roster = "roster.csv"        # beside this file: a column `student`, with the names of the submissions' folders;
                                  # and, if you like, a column `name`, for nbgrader's pages
+    groups = "groups.csv"        # columns `student` and `group`: what the members of a group hand in, whoever did it
+                                 # last, is judged once and counts for all of them; explanations are each one's own
     timing = "counters"          # or "measured" (needs a GPU) or "off": one form for the whole class
     explain = true               # false: explanations are neither asked nor graded; their points go to the rest
     hidden = "hidden"            # the course's own hidden cases, made by `convladder course init`: LAB.hidden.toml
@@ -27,6 +29,7 @@ import difflib
 import io
 import math
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -72,12 +75,16 @@ class LabRules:
 
 @dataclass(frozen=True)
 class Course:
-    """A course, read and checked. `roster` None: nobody is missed, and everybody is welcome; `names`: full ones."""
+    """A course, read and checked. `roster` None: nobody is missed, and everybody is welcome; `names`: full ones.
+
+    groups  the group of each student who has one
+    """
 
     path: Path
     semester: str
     roster: tuple[str, ...] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
     timing: str = "counters"
     explain: bool = True
     hidden: Path | None = None
@@ -127,6 +134,7 @@ def load(path: Path | str) -> Course:
     semester = table.text("semester")
     names = _roster(path, table)
     roster = None if names is None else tuple(names)
+    groups = _groups(path, table, roster)
     timing = table.text("timing", "counters")
     if timing not in TIMINGS:
         raise table.error("timing", f"is {timing!r}: it must be one of {', '.join(TIMINGS)}")
@@ -134,7 +142,7 @@ def load(path: Path | str) -> Course:
     hidden, own = _folder(path, table, "hidden"), _folder(path, table, "labs")
     rules = {name: _rules(name, given, path.name, roster) for name, given in table.take("lab", dict, {}).items()}
     table.end()
-    course = Course(path, semester, roster, names or {}, timing, explain, hidden, own, rules)
+    course = Course(path, semester, roster, names or {}, groups, timing, explain, hidden, own, rules)
     for lab in rules:
         if lab not in course.labs():
             raise CourseError(f"{path.name}: lab.{lab} is no lab{_meant(lab, course.labs())}")
@@ -252,29 +260,48 @@ def _late(table: _Keys, deadline: datetime | None) -> LatePenalty | None:
 
 def _roster(path: Path, table: _Keys) -> dict[str, str] | None:
     """The students, in their order, and their full names."""
-    name = table.text("roster", None)
-    if name is None:
-        return None
+    if "roster" not in table.names():
+        return table.text("roster", None)
+    return {student: row.get("name", "") for student, row in _students(path, table, "roster")}
+
+
+def _groups(path: Path, table: _Keys, roster: tuple[str, ...] | None) -> dict[str, str]:
+    """The group of each student who has one."""
+    if "groups" not in table.names():
+        return table.text("groups", {})
+    groups = {}
+    for student, row in _students(path, table, "groups", "group"):
+        if roster is not None and student not in roster:
+            raise table.error("groups", f"name {student!r}, who is not on the roster{_meant(student, roster)}")
+        groups[student] = row["group"]
+    return groups
+
+
+def _students(path: Path, table: _Keys, key: str, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Each student of a CSV file that a key names, once, with the row. `columns` must be there and filled too."""
+    name = table.text(key)
     file = path.parent / name
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise table.error("roster", f"= {name!r}: {file} cannot be read: {error.strerror}") from None
+        raise table.error(key, f"= {name!r}: {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise table.error("roster", f"= {name!r}: {file} is not UTF-8: save it as such") from None
-    rows = csv.DictReader(io.StringIO(text))
-    if "student" not in (rows.fieldnames or ()):
-        found = ", ".join(rows.fieldnames or ()) or "nothing"
-        raise CourseError(f"{file.name}, line 1: there is no column `student` (found: {found}): name one so")
-    students: dict[str, str] = {}
+        raise table.error(key, f"= {name!r}: {file} is not UTF-8: save it as such") from None
+    rows = csv.DictReader(io.StringIO(unicodedata.normalize("NFC", text)))
+    for column in ("student", *columns):
+        if column not in (rows.fieldnames or ()):
+            found = ", ".join(rows.fieldnames or ()) or "nothing"
+            raise CourseError(f"{file.name}, line 1: there is no column `{column}` (found: {found}): name one so")
+    seen = set()
     for row in rows:
-        student = (row["student"] or "").strip()
-        if not student:
-            raise CourseError(f"{file.name}, line {rows.line_num}: `student` is empty: fill it or remove the line")
-        if student in students:
-            raise CourseError(f"{file.name}, line {rows.line_num}: {student!r} is there twice: remove one")
-        students[student] = (row.get("name") or "").strip()
-    return students
+        cells = {column: (value or "").strip() for column, value in row.items() if isinstance(column, str)}
+        for column in ("student", *columns):
+            if not cells[column]:
+                raise CourseError(f"{file.name}, line {rows.line_num}: `{column}` is empty: fill it or remove the line")
+        if cells["student"] in seen:
+            raise CourseError(f"{file.name}, line {rows.line_num}: {cells['student']!r} is there twice: remove one")
+        seen.add(cells["student"])
+        yield cells["student"], cells
 
 
 def summary(course: Course) -> Iterator[str]:

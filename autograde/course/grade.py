@@ -37,7 +37,8 @@ from ..judge import spec as specs
 from ..judge import submission as submissions
 from ..judge.record import CheckRecord, SubmissionRecord
 from ..judge.sandbox import SandboxPolicy, open_worker
-from ..judge.spec import Spec
+from ..judge.spec import ExplainTask, Spec
+from ..judge.submission import Submission
 from ..judge.timing import Gain
 from . import cluster, collect, pool
 from . import course as courses
@@ -147,11 +148,11 @@ def read_record(path: Path) -> SubmissionRecord | None:
 def _still_valid(record: SubmissionRecord | None, job: _Job) -> bool:
     return (
         record is not None
-        and job.entry.notebook is not None
+        and (job.entry.notebook is not None or job.entry.shared is not None)
         and "unfinished" not in record.environment
         and record.student == job.entry.student
         and (record.lab, record.on, record.timing) == (job.lab, job.settings.on, job.settings.timing)
-        and (record.sha256, record.spec_sha256) == (sha256_of(job.entry.notebook), job.spec_sha256)
+        and (record.sha256, record.spec_sha256) == (job.digest(), job.spec_sha256)
         and all(record.environment.get(mark, "") == value for mark, value in job.marks().items())
         and job._is_trusted(record)
     )
@@ -189,11 +190,9 @@ class _Job:
 
     def judge(self) -> SubmissionRecord:
         """Judge, or say in a record why nothing could be judged."""
-        if self.entry.notebook is None:
-            return self.nothing(self.entry.problem)
         spec = self.spec()
         try:
-            read = submissions.read(self.entry.notebook, spec)
+            read = self._read(spec)
         except submissions.SubmissionError as error:
             return self.nothing(str(error))
         record = judging.judge(
@@ -212,6 +211,29 @@ class _Job:
         record.environment |= self.marks()
         return record
 
+    def _read(self, spec: Spec) -> Submission:
+        """What counts for this student: the own notebook, or of a group's its answers with the own explanations."""
+        entry = self.entry
+        if entry.shared is None and entry.notebook is None:
+            raise submissions.SubmissionError(entry.problem)
+        read = submissions.read(entry.shared or entry.notebook or "", spec)
+        if entry.shared is None:
+            return read
+        own = {task.name for task in spec.tasks if isinstance(task, ExplainTask)}
+        answers = {name: answer for name, answer in read.answers.items() if name not in own}
+        if entry.notebook is not None:
+            with suppress(submissions.SubmissionError):
+                mine = submissions.read(entry.notebook, spec)
+                answers |= {name: answer for name, answer in mine.answers.items() if name in own}
+        return replace(read, sha256=self.digest(), answers=answers)
+
+    def digest(self) -> str:
+        """Of what is judged: a notebook, or a group's and the own one."""
+        if self.entry.shared is None:
+            return sha256_of(self.entry.notebook)
+        both = f"{sha256_of(self.entry.shared)} {sha256_of(self.entry.notebook)}"
+        return hashlib.sha256(both.encode()).hexdigest()
+
     def _is_trusted(self, record: SubmissionRecord | None) -> bool:
         """Whether a record was made where student text could not reach it."""
         return record is not None and (self.settings.sandbox == "none" or record.sandbox == self.settings.sandbox)
@@ -224,7 +246,7 @@ class _Job:
             lab=self.lab,
             student=self.entry.student,
             notebook=str(self.entry.notebook or ""),
-            sha256=sha256_of(self.entry.notebook),
+            sha256=self.digest(),
             spec_sha256=self.spec_sha256,
             on=settings.on,
             timing=settings.timing,
@@ -243,6 +265,7 @@ class _Job:
             "secret": secret_id(self.secret),
             "explain": "on" if self.settings.explain else "off",
             "timed_on": ", ".join(sorted(devices)),
+            **({"group": f"the notebook that {self.entry.of} handed in"} if self.entry.of else {}),
         }
 
 
@@ -302,6 +325,8 @@ def grade_class(
         if folder.is_file():
             folder = collect.unpack(folder, out / "handed_in")
         entries, ignored = find_submissions(folder, lab, skip=out)
+        if course is not None:
+            entries = collect.in_groups(entries, course.groups)
         missing, unlisted = _against_roster(entries, course)
         entries = sorted([*entries, *missing], key=lambda e: e.student.casefold())
         secret = class_secret(out, lab)
@@ -309,9 +334,11 @@ def grade_class(
         jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings, course, gains) for entry in entries]
         write_atomically(out / "run.json", _run(folder, settings, course))
         records: dict[str, SubmissionRecord] = {}
+        judged: dict[str, SubmissionRecord] = {}
         changes: list[Change] = []
 
         def finished(job: _Job, record: SubmissionRecord, kept: bool) -> None:
+            judged[job.entry.student] = record
             _set_times(record, job.entry, course)
             change = store(out, record, hold=settings.hold)
             changes.extend([change] if change else [])
@@ -329,7 +356,11 @@ def grade_class(
             else:
                 open_jobs.append(replace(job, earlier=known))
         kept = len(records)
-        for job, record in _judge_all(open_jobs, settings):
+        # What a group handed in is judged once; its other members' records are made from that one.
+        for job, record in _judge_all([j for j in open_jobs if not j.entry.of], settings):
+            finished(job, record, kept=False)
+        shared = [replace(j, earlier=judged[j.entry.of]) for j in open_jobs if j.entry.of]
+        for job, record in _judge_all([replace(j, settings=replace(settings, force=False)) for j in shared], settings):
             finished(job, record, kept=False)
         grades = Grades(
             lab, [records[entry.student] for entry in entries], kept, ignored, _strays(out, records),
@@ -396,6 +427,7 @@ def regrade(lab: str, student: str, reason: str, out: Path) -> Change | None:
     _require_gpu(settings)
     with locked(out):
         entries, _ = find_submissions(folder, lab, skip=out)
+        entries = collect.in_groups(entries, course.groups) if course is not None else entries
         entry = next((e for e in entries if e.student == student), None)
         if entry is None:
             close = difflib.get_close_matches(student, [e.student for e in entries], 1)

@@ -82,8 +82,10 @@ class Grades:
 def display_name(raw: str) -> str:
     """A student's name as it may be shown: no control, formatting or undecodable characters, never empty.
 
-    A changed name gets a digest of the original, so that two students never become one.
+    A changed name gets a digest of the original, so that two students never become one. Letters with marks are taken
+    in their composed form (NFC): macOS writes the other one into archives, and it is the same person.
     """
+    raw = unicodedata.normalize("NFC", raw)
     shown = "".join("?" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in raw).strip()
     if shown == raw:
         return raw
