@@ -328,7 +328,7 @@ recorded_figures.verdicts("sparse", "tiles in shared memory")
 
 # %% [markdown]
 # **Verdict: a gain, and most of it for another reason.** The register, which you met in lab 4, gives several times as much as the tiles. A warp's 32 lanes that ask for the same word cost one sector, and a cache
-# answers it, so tiles replace requests that were cheap. How much is left of their gain is a question of the block, as in step 4; the figure's kernel has blocks of 128 threads. What tiles do is make room for step 6.
+# answers it, so tiles replace requests that were cheap. How much is left of their gain is a question of the block, as in step 4. What tiles do is make room for step 6.
 #
 # **Figure 8** sets the tiled kernel beside the libraries, layer by layer, at batch 64.
 
