@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -350,6 +351,9 @@ def threshold(task: KernelTask, t: Threshold, result: Run, answer: Answer) -> Ju
     evidence = {**_case_evidence(r), **verdict.evidence}
     if verdict.share:
         return Judgement(True, measured, evidence, t.help)
+    if math.isnan(verdict.value):
+        said = f"{t.value} has no value on case {t.case!r}: the kernel does nothing of what it counts"
+        return Judgement(False, said, evidence, t.help)
     waste, evidence["worst"] = _worst(t.value, launches, answer)
     return Judgement(False, f"{measured}: {t.says}{waste}", evidence, t.help)
 

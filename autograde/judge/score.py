@@ -47,7 +47,8 @@ def planned(
     hidden   whether hidden cases are judged (where the spec has them)
     """
     off = {c for c, is_off in (("timing", timing == "off"), ("explanation", not explain)) if is_off}
-    off |= {c for c in CATEGORIES if not any(t.share.get(c) for t in spec.tasks)}  # a course left its tasks out
+    if spec.graded:  # a course may have left all of a category's tasks out
+        off |= {c for c in CATEGORIES if not any(t.share.get(c) for t in spec.tasks)}
     points = _category_points(spec, off)
     exact = []
     for task in spec.tasks:

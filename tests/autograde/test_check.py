@@ -145,6 +145,18 @@ def test_a_kernel_that_wastes_traffic_loses_counters_and_target_only(tiny: Spec,
     assert found["target"].score == 0
 
 
+def test_a_counter_of_something_that_the_kernel_does_not_do_is_told_as_such(
+    specs_dir: Path, tmp_path: Path, conv: str, worker: Worker
+) -> None:
+    text = (specs_dir / "tiny.toml").read_text()
+    (tmp_path / "tiny.toml").write_text(text.replace('value = "store_requests"', 'value = "wavefronts / barriers"'))
+    record = check(load("tiny", tmp_path), "conv", conv, worker)["counters.stores"]
+    assert record.rationale == (
+        "wavefronts / barriers has no value on case 'larger': the kernel does nothing of what it counts"
+    )
+    assert record.passed is False
+
+
 def test_the_target_scores_between_base_and_target_on_a_logarithmic_scale(tiny: Spec, worker: Worker) -> None:
     from convladder.autograde.judge import counting
     from convladder.autograde.judge.spec import KernelTask

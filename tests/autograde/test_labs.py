@@ -107,6 +107,11 @@ def test_minutes_of_the_lab_are_those_of_its_spec_and_cover_its_steps(lab: str) 
 # ---- the known mistakes
 
 
+def test_every_task_of_a_lab_is_checked_also_where_nothing_is_graded(lab: str) -> None:
+    loaded = spec.load(lab)
+    assert {c.task for c in score.planned(loaded)} == {t.name for t in loaded.tasks}
+
+
 def test_every_known_mistake_names_existing_checks_of_its_task(lab: str) -> None:
     planned = {c.name for c in score.planned(spec.load(lab))}
     for wrong in sample.mistakes(lab):

@@ -44,7 +44,7 @@ def shell() -> Iterator[Any]:
 def notebook(shell: Any) -> Iterator[Notebook]:
     shell.reset(new_session=False)
     opened = Notebook(shell)
-    opened.run("from convladder.autograde import check, measure, open_lab")
+    opened.run("from convladder.autograde import check, measure, open_lab, time_kernel")
     yield opened
     magic._close()
     magic._lab = None
@@ -241,6 +241,39 @@ def test_measuring_shows_what_the_threads_printed(lab: Notebook, solved: dict[st
     assert "printed:\n<b>" in repr(result)
     assert "&lt;b&gt;" in result._repr_html_()
     assert "\x1b" not in repr(result) + result._repr_html_()
+
+
+def test_timing_a_kernel_without_a_gpu_tells_what_is_recorded_of_its_rungs(
+    lab: Notebook, solved: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(magic.gpu, "available", lambda: False)
+    lab.run(solved["direct_coalesced"])
+    said = lab.run("time_kernel('direct_coalesced')")
+    assert "Not measured here (N=16, C=3, H=224" in said
+    assert "recorded on NVIDIA H100 80GB HBM3" in said
+    assert "direct_report 40" in said
+    assert "direct_coalesced 827 µs" in said
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("time_kernel('direct_guarded')", "has no target to be timed against"),
+        ("time_kernel('source_index')", "has no target to be timed against"),
+    ],
+)
+def test_what_has_no_target_is_not_timed(lab: Notebook, call: str, says: str) -> None:
+    assert says in lab.run(call)
+
+
+@pytest.mark.gpu
+def test_a_kernel_is_timed_between_its_rungs_on_a_gpu(lab: Notebook, solved: dict[str, str]) -> None:
+    if not magic.gpu.available():
+        pytest.skip("needs a GPU")
+    lab.run(solved["direct_coalesced"])
+    said = lab.run("time_kernel('direct_coalesced')")
+    assert "Measured here (N=16" in said
+    assert "direct_report takes" in said
 
 
 def test_a_kernel_with_a_fault_is_not_measured(lab: Notebook, solved: dict[str, str]) -> None:
