@@ -6,7 +6,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test test-full soak lint lab build prove bench doctor lock clean
+.PHONY: help demo demo-all test test-full soak lint lab build pages prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ lab: .venv/.ready  ## open the labs in JupyterLab
 
 build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
 	$(BIN)/convladder build
+
+pages: .venv/.ready  ## make docs/mistakes.md from the labs' known mistakes
+	$(BIN)/python -m convladder.autograde.course.mistakes > docs/mistakes.md
 
 prove: .venv/.ready  ## the four proofs of every lab
 	$(BIN)/convladder prove

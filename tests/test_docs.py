@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from convladder.autograde.course import build, sample
+from convladder.autograde.course import build, mistakes, sample
 from convladder.autograde.judge import spec
 from convladder.kernels import expression, recorded
 from convladder.kernels.rungs import RUNGS
@@ -142,3 +142,15 @@ def test_the_syllabus_says_what_the_specs_say():
         assert all(needed in told for needed in re.findall(r"`(\w+)`", row[2])), lab
     hours = sum(spec.load(lab).minutes for lab in told if lab != "00_start") / 60
     assert f"{hours:.0f} hours of work" in (ROOT / "docs" / "syllabus.md").read_text(encoding="utf-8")
+
+
+# ---- what students get wrong
+
+
+def test_the_page_of_mistakes_is_made_from_the_labs():
+    assert (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8") == mistakes.page(), "run `make pages`"
+
+
+def test_the_page_of_mistakes_tells_every_one():
+    told = {row[3] for row in rows(ROOT / "docs" / "mistakes.md")}
+    assert len(told) == sum(len(sample.mistakes(lab)) for lab in build.labs())
