@@ -20,6 +20,7 @@ from markupsafe import Markup, escape
 
 from ..course.grades import Grades, file_stem, write_atomically
 from ..judge.record import CheckRecord, SubmissionRecord
+from . import overview
 from .example import Example, example
 from .lanes import LaneMap, lane_map, worst
 from .pictures import wrong_map
@@ -378,7 +379,10 @@ def class_page(grades: Grades, title: str) -> str:
     """The class for the instructor: grades, what many stumbled over, and a reason for each lost point."""
     records = grades.records
     tasks = by_task([check for record in records for check in record.checks])
-    stumbles = Counter(loss.check for record in records for loss in losses(record) if loss.points > 0)
+    lost = [loss for record in records for loss in losses(record) if loss.points > 0]
+    stumbles = Counter(loss.check for loss in lost)
+    spread = overview.distribution(records)
+    tallest = max((part.count for part in spread), default=0)
     maxima = {name: max((_most(r, name) for r in records), default=0) for name in tasks}
     return (
         environment()
@@ -391,9 +395,19 @@ def class_page(grades: Grades, title: str) -> str:
             tasks=[{"name": name, "max": points(maxima[name])} for name in tasks],
             rows=[_class_row(record, list(tasks)) for record in records],
             stumbles=[
-                {"check": check, "count": count, "percent": _percent(count, len(records))}
+                {
+                    "check": check,
+                    "count": count,
+                    "percent": _percent(count, len(records)),
+                    "typical": overview.typical([loss.reason for loss in lost if loss.check == check]),
+                }
                 for check, count in stumbles.most_common(8)
             ],
+            spread=[
+                {"part": f"{p.least}–{p.most} %", "count": p.count, "percent": _percent(p.count, tallest)}
+                for p in spread
+            ],
+            ends=overview.ends(records),
             footer=circumstances(records[0]) if records else "",
         )
     )
