@@ -13,8 +13,8 @@ from . import build, sample
 
 _HEAD = """# What students get wrong
 
-Made by `make pages` from the known mistakes of each lab, in `solutions/LAB/wrong`. Each file is a whole answer; `make
-prove` holds the judge to failing the named check of it and no other.
+Made by `make pages` from the known mistakes of each lab, in `solutions/LAB/wrong`. Each file is a whole answer, and
+`make prove` holds the judge to failing the named check of it and no other.
 """
 
 
