@@ -50,8 +50,21 @@ open_lab("05_sparse_tiled")
 # 3. every thread walks along the tile and adds its own products, with its own window;
 # 4. the threads wait again, before anybody overwrites the tile with the next one.
 #
-# The smallest example: one filter of five non-zeros, tiles of two, blocks of two threads. The list is cut into 2 + 2 + 1. In the third tile thread 1
-# has nothing to load, but it has an output like the others, and walks along a tile of one. Nearly every mistake in this lab is about
+# ### The smallest example
+#
+# One filter of five non-zeros, tiles of two, a block of two threads, whose windows begin at elements 0 and 1 of an image that holds 0, 1, 2 … 11.
+
+# %%
+col, val, xp = [0, 2, 3, 7, 9], [3, 1, 2, 5, 4], range(12)
+sums = [0, 0]
+for j0 in range(0, 5, 2):
+    tile = list(zip(col[j0 : j0 + 2], val[j0 : j0 + 2]))  # each thread brings one pair
+    for thread in (0, 1):  # and walks along all of them
+        sums[thread] += sum(v * xp[thread + c] for c, v in tile)
+    print("tile", tile, "sums", sums)
+
+# %% [markdown]
+# In the third tile thread 1 has nothing to load, but it has an output like the other, and walks along a tile of one. Nearly every mistake in this lab is about
 # that last tile, or about a thread that thinks it has nothing to do.
 #
 # ## Step 1 · What is there to gain? (10 minutes)
@@ -108,7 +121,7 @@ __global__ void csr_paper(const float* xp, const int* rowptr, const int* col, co
     int row_start = rowptr[k];
     int row_end = rowptr[k + 1];
     float sum = 0.0f;
-    // the paper's part
+    // from the paper
     int t = threadIdx.y * blockDim.x + threadIdx.x;
     for (int i = 0; row_start + i * tile_size < row_end; i++) {
         int tile_start = row_start + i * tile_size;

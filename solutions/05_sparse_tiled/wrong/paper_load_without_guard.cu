@@ -21,7 +21,7 @@ __global__ void csr_paper(const float* xp, const int* rowptr, const int* col, co
     int row_start = rowptr[k];
     int row_end = rowptr[k + 1];
     float sum = 0.0f;
-    // the paper's part
+    // from the paper
     int t = threadIdx.y * blockDim.x + threadIdx.x;
     for (int i = 0; row_start + i * tile_size < row_end; i++) {
         int tile_start = row_start + i * tile_size;
