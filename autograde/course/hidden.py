@@ -56,8 +56,21 @@ def _drawn(spec: Spec, kind: Mapping[str, Any], secret: bytes) -> dict[str, Any]
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(secret + b"\0" + named).digest()))
     fixed = {key: kind[key] for key in ("task", "name")}
     if isinstance(task, PythonTask):
-        varied = {part: _like(kind[part], rng) for part in ("args", "sweep") if part in kind}
-        return {**fixed, **varied}
+        given = {part: kind[part] for part in ("args", "sweep") if part in kind}
+        reference = task.expected()
+
+        def has_answers(drawn: dict[str, Any]) -> bool:
+            try:
+                for call in specs.python_calls({"name": kind["name"], **drawn}):
+                    reference(**call)
+            except Exception:  # whatever a reference makes of arguments that do not fit together
+                return False
+            return True
+
+        def draw() -> dict[str, Any]:
+            return {part: _like(values, rng) for part, values in given.items()}
+
+        return {**fixed, **_first(draw, has_answers, given)}
     assert isinstance(task, KernelTask)
     symbols = {k: v for k, v in kind.items() if k not in fixed}
     return {**fixed, **_geometry(task, symbols, rng)}
@@ -90,7 +103,9 @@ def _geometry(task: KernelTask, kind: Symbols, rng: np.random.Generator) -> Symb
     return _first(lambda: _like(kind, rng), lambda s: s != kind and fits(s), kind)
 
 
-def _first(draw: Callable[[], Symbols], accepted: Callable[[Symbols], bool], otherwise: Symbols) -> Symbols:
+def _first(
+    draw: Callable[[], dict[str, Any]], accepted: Callable[[dict[str, Any]], bool], otherwise: dict[str, Any]
+) -> dict[str, Any]:
     return next((s for s in (draw() for _ in range(_DRAWS)) if accepted(s)), otherwise)
 
 

@@ -656,6 +656,11 @@ def _python_case(table: _Table, hidden: bool) -> Case:
     return Case(name, calls=tuple(_calls(args, sweep)), hidden=hidden)
 
 
+def python_calls(case: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The calls that a case of a python task, given as its table, makes. Raises SpecError."""
+    return _python_case(_Table(dict(case), "a case"), False).calls
+
+
 def _argument(table: _Table, case: str, key: str, value: Any) -> Any:
     """An argument as it is passed: a table stands for an array."""
     if not isinstance(value, dict):

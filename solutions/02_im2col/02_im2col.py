@@ -512,7 +512,19 @@ runs.times("lowering", by="filters", ways=ways)
 # - **Unrolling** by 8: `#pragma unroll 8` before the inner loop saves its counting and branching, and lets the compiler move loads ahead.
 # - **Padding** to multiples of 32: with zeros stored around the matrices no thread has to test anything.
 #
-# The largest step is a fourth, **register blocking**: let each thread form $8 \times 8$ elements of $c$. In each turn it loads 8 floats of $a$ and 8 of $b$ from shared memory into registers, and forms 64 products of them:
+# **Predict** what padding costs. LeNet's second layer on one image has $GM = 50$, $GN = 64$ and $GK = 500$. With all three padded to multiples of 32, how many times as many products are formed?
+
+# %%
+# %%answer predict_padding
+# BEGIN SOLUTION: products with padding for each without
+predict_padding = (64 * 64 * 512) / (50 * 64 * 500)
+# END SOLUTION
+
+# %%
+check("predict_padding")
+
+# %% [markdown]
+# Your tiles of step 7 form just as many: they store no zeros around the matrices, but they fill their tiles with them. The largest step is a fourth, **register blocking**: let each thread form $8 \times 8$ elements of $c$. In each turn it loads 8 floats of $a$ and 8 of $b$ from shared memory into registers, and forms 64 products of them:
 # a quarter of a load for each, in place of two. Use any of it, in any kernel of yours, as long as the result is right for all sizes.
 #
 # **Task `gemm_blocked`, kernel, about 40 lines, at most 1024 threads a block.** Your own product; the launch line is yours to change, as the given one is for $8 \times 8$ elements a thread. The check compares it with the ladder's `gemm_shared` and `gemm_blocked`.

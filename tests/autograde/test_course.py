@@ -290,6 +290,19 @@ def test_generated_cases_keep_the_kinds_and_differ_from_the_public_ones(tmp_path
             assert len([c for c in after.cases if c.hidden]) == len([c for c in before.cases if c.hidden])
 
 
+@pytest.mark.parametrize("lab", [lab for lab in spec.names() if spec.load(lab).graded])
+def test_every_own_hidden_case_of_every_lab_has_an_answer(lab: str, tmp_path: Path) -> None:
+    """`load` refuses sizes that are none; of a function's arguments only the reference can tell."""
+    path = tmp_path / "own.toml"
+    for number in range(4):
+        path.write_text(hidden.generate(spec.load(lab), str(number).encode()))
+        for task in spec.load(lab, hidden=path).tasks:
+            if isinstance(task, PythonTask):
+                for case in task.cases:
+                    for call in case.calls:
+                        task.expected()(**call)
+
+
 def test_a_lab_without_hidden_cases_gets_some_after_its_public_ones(tiny: spec.Spec, specs_dir: Path) -> None:
     plain = replace(tiny, lab="tiny")
     text = hidden.generate(plain, b"s", specs_dir)

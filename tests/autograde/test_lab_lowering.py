@@ -130,6 +130,14 @@ def test_a_prediction_of_the_solution_is_what_its_formula_gives(name: str) -> No
     assert value == pytest.approx(float(expression.evaluate(task.formula, known)), rel=0.02)
 
 
+def test_tiles_form_as_many_products_as_padding_to_their_multiples() -> None:
+    task = LAB.task("predict_padding")
+    assert isinstance(task, NumberTask)
+    counted = counting.rung_numbers("gemm_shared", PROBLEMS["gemm"], task.symbols)
+    products = task.symbols["GM"] * task.symbols["GN"] * task.symbols["GK"]
+    assert counted["fmas"] / products == pytest.approx(float(expression.evaluate(task.formula, task.symbols)))
+
+
 def test_the_example_is_the_convolution() -> None:
     x = np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3)
     w = np.array([[1, 0], [0, -1]], dtype=np.float32).reshape(1, 1, 2, 2)
