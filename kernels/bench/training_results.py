@@ -33,9 +33,14 @@ def pass_us(case: dict[str, Any], direction: str) -> float:
     return float(sum(layer[f"{direction}_us"] for layer in case["layers"]))
 
 
-def efficiency(ways: list[Row], peak_gflops: float) -> float:
-    """CE of several products together: their operations over their time and the peak."""
-    return sum(row["ce"] * row["us"] for row in ways) / sum(row["us"] for row in ways) if peak_gflops else math.nan
+def efficiency(ways: list[Row]) -> float:
+    """CE (eq. 8) of several products together; NaN of none, or where the device's peak is unknown."""
+    timed_ways = [row for row in ways if "ce" in row]
+    return (
+        sum(row["ce"] * row["us"] for row in timed_ways) / sum(row["us"] for row in timed_ways)
+        if timed_ways
+        else math.nan
+    )
 
 
 def utilisation(ways: list[Row]) -> float:
@@ -85,8 +90,8 @@ def _layers(record: Record) -> Table:
         cells = [_ms(sum(row["us"] for row in timed(library, direction=d)) or None) for d in DIRECTIONS]
         image = timed(mine, way="cublas image")
         lines.append((
-            layer, *cells, _ms(sum(row["us"] for row in image) or None), _two(efficiency(library, 1)),
-            _two(efficiency(image, 1)) if image else "–", _two(utilisation(library)), _two(utilisation(image)),
+            layer, *cells, _ms(sum(row["us"] for row in image) or None), _two(efficiency(library)),
+            _two(efficiency(image)), _two(utilisation(library)), _two(utilisation(image)),
         ))  # fmt: skip
     columns = (
         "layer", "forward, ms", "data gradient", "weight gradient", "cuBLAS by image, all three", "CE",
@@ -100,7 +105,7 @@ def _efficiencies(record: Record) -> Table:
     for case in networks(record):
         ways = [row for row in timed(case["ways"]) if row["way"] != "cublas image"]
         kinds = [timed(ways, kind=kind) for kind in ("conv", "fc")]
-        cells = [_two(f(rows)) for rows in kinds for f in (lambda r: efficiency(r, 1) if r else math.nan, utilisation)]
+        cells = [_two(f(rows)) for rows in kinds for f in (efficiency, utilisation)]
         lines.append((case["case"], *cells))
     return Table(
         "Compute efficiency and utilisation", ("network", "CE conv", "RU conv", "CE fc", "RU fc"), tuple(lines)
@@ -240,7 +245,7 @@ def _batches(record: Record) -> str:
     }
     if len(ways) < len(found):
         return ""
-    ce, ru = ({batch: f(rows) for batch, rows in ways.items()} for f in (lambda r: efficiency(r, 1), utilisation))
+    ce, ru = ({batch: f(rows) for batch, rows in ways.items()} for f in (efficiency, utilisation))
     rises = ce[512] >= 1.05 * ce[256] >= 1.05**2 * ce[128]
     flat = max(ru.values()) - min(ru.values()) < 0.05
     said = ", ".join(f"{batch}: CE {ce[batch]:.2f}, RU {_two(ru[batch])}" for batch in ce)
@@ -251,13 +256,13 @@ def _kinds(record: Record) -> str:
     case = network(record, *PAPER)
     if case is None:
         return ""
-    conv, full = (efficiency(timed(case["ways"], way=way), 1) for way in ("cudnn", "cublas"))
+    conv, full = (efficiency(timed(case["ways"], way=way)) for way in ("cudnn", "cublas"))
     return f"{_holds(conv > 1.5 * full)}: CE {conv:.2f} and {full:.2f}, {conv / full:.2f} times"
 
 
 def _sizes(record: Record) -> str:
     found = {
-        case["network"]: efficiency(timed(case["ways"], way="cudnn"), 1)
+        case["network"]: efficiency(timed(case["ways"], way="cudnn"))
         for case in networks(record)
         if (case["network"], case["batch"]) in (("lenet", 256), PAPER, ("vgg16", 64))
     }
