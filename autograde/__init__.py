@@ -1,6 +1,6 @@
 """Everything that judges a kernel: the labs' notebooks, their checks, and the grading of a class.
 
-In a lab notebook: `from convladder.autograde import open_lab, check, measure`.
+In a lab notebook: `from convladder.autograde import open_lab, check, measure, time_kernel`.
 """
 
 from __future__ import annotations
