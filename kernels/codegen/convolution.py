@@ -117,6 +117,8 @@ class Convolution:
             return
         first, *others = self._kernels
         current = self._cupy.cuda.get_current_stream()
+        if self.choice.splits > 1:
+            self._cupy.cuda.runtime.memsetAsync(y.data.ptr, 0, y.nbytes, current.ptr)
         while len(self._streams) < len(others):
             self._streams.append(self._cupy.cuda.Stream(non_blocking=True))
         begun = current.record(self._cupy.cuda.Event(disable_timing=True)) if others else None
@@ -172,7 +174,7 @@ def run_on_engine(
     choice = choice or default_choice(geometry, w, multiprocessors=1)
     check(geometry, w, choice)
     tiling = Tiling(geometry, choice)
-    y.fill(np.nan)
+    y.fill(0 if choice.splits > 1 else np.nan)
     for part in generate(geometry, w, choice):
         kernel = compile_cuda(part.source, "sim")[KERNEL]
         result = launch(kernel, tiling.blocks(geometry.N), choice.threads, [x, y, geometry.N], tiling.shared_bytes)

@@ -22,7 +22,7 @@ KERNEL = "codegen"
 
 @dataclass(frozen=True)
 class Part:
-    """One kernel of a convolution: `source` computes the output channels `filters`, `nnz` weights in all."""
+    """One kernel of a convolution: `source` computes the output channels `filters` from `nnz` weights in all."""
 
     source: str
     filters: tuple[int, ...]
@@ -35,10 +35,13 @@ def generate(geometry: ConvGeometry, w: np.ndarray, choice: Choice) -> list[Part
     w  (K, C/groups, R, S) float32. Source: code-generation paper, 3.7 (weights within the generated code).
     """
     tiling = Tiling(geometry, choice)
-    return [
-        Part(_kernel(tiling, w, filters), filters, int(np.count_nonzero(w[list(filters)])))
-        for filters in shares(geometry, w, choice.filters)
-    ]
+    parts = []
+    for filters in shares(geometry, w, choice.filters):
+        mine = w[list(filters)]
+        for channels in _split(mine, choice.splits):
+            nnz = int(np.count_nonzero(mine[:, channels]))
+            parts.append(Part(_kernel(tiling, mine, filters, channels, nnz), filters, nnz))
+    return parts
 
 
 def shares(geometry: ConvGeometry, w: np.ndarray, most: int) -> list[tuple[int, ...]]:
@@ -59,6 +62,17 @@ def shares(geometry: ConvGeometry, w: np.ndarray, most: int) -> list[tuple[int, 
     return found
 
 
+def _split(w: np.ndarray, splits: int) -> list[list[int]]:
+    """The input channels that some of the filters use, in one list, or two with about as many non-zeros."""
+    weights = np.count_nonzero(w, axis=(0, 2, 3))
+    used = np.flatnonzero(weights).tolist()
+    if splits == 1 or len(used) < 2:
+        return [used]
+    half = int(np.searchsorted(np.cumsum(weights[used]), weights.sum() / 2))
+    middle = min(max(1, half + 1), len(used) - 1)
+    return [used[:middle], used[middle:]]
+
+
 # ---- one kernel
 
 
@@ -76,22 +90,20 @@ def _stages(used: Sequence[int], vectors: int) -> list[_Stage]:
     return [_Stage(n, tuple(fours[i : i + vectors])) for n, i in enumerate(range(0, len(fours), vectors))]
 
 
-def _kernel(tiling: Tiling, w: np.ndarray, filters: tuple[int, ...]) -> str:
+def _kernel(tiling: Tiling, w: np.ndarray, filters: tuple[int, ...], channels: list[int], nnz: int) -> str:
     g, choice = tiling.geometry, tiling.choice
-    mine = w[list(filters)]
-    used = np.flatnonzero((mine != 0).any(axis=(0, 2, 3))).tolist()
-    stages = _stages(used, choice.channels // VECTOR)
+    stages = _stages(channels, choice.channels // VECTOR)
     first_channel = filters[0] // (g.K // g.groups) * (g.C // g.groups)
-    lines = [_frame(tiling, filters, int(np.count_nonzero(mine))), *_sums(len(filters))]
+    lines = [_frame(tiling, filters, nnz), *_sums(len(filters))]
     if stages:
         lines += [*_fetch(tiling, stages[0], first_channel), *_keep(tiling, stages[0])]
     for stage, following in zip_longest(stages, stages[1:]):
         if following:
             lines += _fetch(tiling, following, first_channel)
-        lines.append(_multiply(tiling, stage, mine))
+        lines.append(_multiply(tiling, stage, w))
         if following:
             lines += _keep(tiling, following)
-    lines += [*_stores(g, filters), "}"]
+    lines += [*_stores(g, filters, choice.splits > 1), "    }" if choice.rounds > 1 else "", "}"]
     return "\n".join(lines) + "\n"
 
 
@@ -99,29 +111,32 @@ def _frame(tiling: Tiling, filters: Sequence[int], nnz: int) -> str:
     """The beginning of a kernel: where its window lies, and what it stages."""
     g, choice = tiling.geometry, tiling.choice
     size = f"{g.C}x{g.H}x{g.W}, {g.K} filters {g.R}x{g.S}, stride {g.stride}, pad {g.pad}, dilation {g.dilation}"
-    PQ, Q, Uh, Uw = g.P * g.Q, g.Q, *g.stride
+    PQ, Q, Uh, Uw, threads = g.P * g.Q, g.Q, *g.stride, choice.threads
     copies = "\n".join(_copy(tiling, i) for i in range(tiling.copies))
     held = ", ".join(
         f"held{i}_{v} = make_float4(0, 0, 0, 0)" for i in range(tiling.copies) for v in range(choice.channels // VECTOR)
     )
+    walk = f"""\
+    for (int start = blockIdx.x * {choice.points}; start < N * {PQ}; start += gridDim.x * {choice.points}) {{
+    __syncthreads();                        // who is behind still reads what the last range staged
+"""
+    begin = walk if choice.rounds > 1 else f"    int start = blockIdx.x * {choice.points};\n"
     return f"""\
 /* codegen: {len(filters)} filters of a convolution, their {nnz} weights as code. Made by convladder.kernels.codegen.
  *   {size}, groups {g.groups}
  * x, y    device, N*C*H*W and N*K*P*Q float, N as it is passed
- * launch  grid cdiv(N*{PQ}, {choice.points}), block {choice.threads}, shared {tiling.shared_bytes} bytes
+ * launch  grid cdiv(N*{PQ}, {choice.points * choice.rounds}), block {threads}, shared {tiling.shared_bytes} bytes
  */
 extern "C" __global__ void __launch_bounds__({choice.threads})
 {KERNEL}(const float* __restrict__ x, float* __restrict__ y, int N)
 {{
     // {choice.channels} channels, twice: rows of {tiling.pitch}, images of {tiling.image_pitch}
     extern __shared__ float4 staged[];
-    for (int i = threadIdx.x; i < {2 * tiling.buffer}; i += {choice.threads}) staged[i] = make_float4(0, 0, 0, 0);
-
     // Where the first row under a point begins, among all images.
     auto place = [](int point) {{
         return point / {PQ} * {tiling.image_pitch} + point % {PQ} / {Q} * {Uh * tiling.pitch};
     }};
-    int start = blockIdx.x * {choice.points};
+{begin}    for (int i = threadIdx.x; i < {2 * tiling.buffer}; i += {threads}) staged[i] = make_float4(0, 0, 0, 0);
     int first = place(start);
     int point = start + min((int)threadIdx.x, {choice.points - 1});
     bool live = threadIdx.x < {choice.points} && point < N * {PQ};
@@ -207,10 +222,12 @@ def _multiply(tiling: Tiling, stage: _Stage, w: np.ndarray) -> str:
     return _asm(body, [f'"+f"(sum{i})' for i in range(sums)], ['"r"(window)'])
 
 
-def _stores(g: ConvGeometry, filters: Sequence[int]) -> Iterator[str]:
+def _stores(g: ConvGeometry, filters: Sequence[int], add: bool) -> Iterator[str]:
     yield "    if (live) {"
     yield f"        float* to = y + (long long)(point / {g.P * g.Q}) * {g.K * g.P * g.Q} + point % {g.P * g.Q};"
-    yield from (f"        to[{k * g.P * g.Q}] = sum{i};" for i, k in enumerate(filters))
+    for i, k in enumerate(filters):
+        offset = k * g.P * g.Q
+        yield f"        atomicAdd(to + {offset}, sum{i});" if add else f"        to[{offset}] = sum{i};"
     yield "    }"
 
 

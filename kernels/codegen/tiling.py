@@ -26,17 +26,24 @@ class Choice:
     filters   output channels of one kernel: each of its threads keeps so many sums
     points    output points of one block, a thread each: any range of the N*P*Q points
     channels  input channels in shared memory at a time (twice: one set is read, the next one stored), a multiple of 4
+    splits    1, or 2: each kernel has half of the input channels, hence of the code, and adds its sums to y. Two sums
+              added to zero give the same bits in either order
+    rounds    ranges of points that a block walks over, one after the other, with code that it has fetched already
     """
 
     filters: int
     points: int
     channels: int = VECTOR
+    splits: int = 1
+    rounds: int = 1
 
     def __post_init__(self) -> None:
         if self.filters < 1 or not 1 <= self.points <= 1024 or self.channels < 1 or self.channels % VECTOR:
             raise GeometryError(
                 f"{self}: filters must be at least 1, points 1 to 1024, channels a multiple of {VECTOR}"
             )
+        if self.splits not in (1, 2) or self.rounds < 1:
+            raise GeometryError(f"{self}: splits must be 1 or 2, rounds at least 1")
 
     @property
     def threads(self) -> int:
@@ -131,4 +138,4 @@ class Tiling:
 
     def blocks(self, images: int) -> int:
         """Blocks of one kernel."""
-        return -(-images * self.geometry.P * self.geometry.Q // self.choice.points)
+        return -(-images * self.geometry.P * self.geometry.Q // (self.choice.points * self.choice.rounds))

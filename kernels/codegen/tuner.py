@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 
 import numpy as np
 
@@ -92,14 +93,16 @@ def tune(
 
 
 def _candidates(geometry: ConvGeometry, w: np.ndarray, most: int) -> Iterator[Choice]:
-    """The model's best, the best for other numbers of filters, and twice the channels at a time for the first few."""
-    order = ranked(geometry, w, gpu.multiprocessors() if gpu.available() else 1)
-    by_filters: dict[int, Choice] = {}
+    """The model's best of each kind in turn: by filters, splits, and whether blocks walk; some with wider stages."""
+    order = ranked(geometry, w, gpu.multiprocessors() if gpu.available() else 1, tried=False)
+    kinds: dict[tuple[int, bool], dict[int, Choice]] = {}
     for choice in order:
-        by_filters.setdefault(choice.filters, choice)
-    firsts = [*dict.fromkeys([*order[:2], *by_filters.values()])]
-    wider = [dataclasses.replace(choice, channels=2 * VECTOR) for choice in firsts[:2]]
-    yield from [*firsts[:4], *wider, *firsts[4:]][:most]
+        kinds.setdefault((choice.splits, choice.rounds > 1), {}).setdefault(choice.filters, choice)
+    in_turn = zip_longest(*(by_filters.values() for by_filters in kinds.values()))
+    found = dict.fromkeys(choice for turn in in_turn for choice in turn if choice)
+    first = next(iter(found))
+    wider = dataclasses.replace(first, channels=2 * VECTOR)
+    yield from [first, wider, *list(found)[1:]][:most]
 
 
 def _on_gpu(

@@ -33,7 +33,7 @@ GEOMETRIES = [
     ConvGeometry(N=2, C=2, H=3, W=10, K=3, R=3, S=3, pad=(4, 4)),
 ]
 
-CHOICES = [None, Choice(2, 33, 4), Choice(3, 64, 8)]
+CHOICES = [None, Choice(2, 33), Choice(3, 64, channels=8, splits=2), Choice(2, 40, rounds=3)]
 
 
 def data(g: ConvGeometry, sparsity: float = 0.6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -77,11 +77,12 @@ def test_weights_without_a_non_zero_give_zeros():
     assert not on_engine(g, x, np.zeros_like(w)).any()
 
 
-def test_filters_without_a_non_zero_give_zeros_beside_others():
+@pytest.mark.parametrize("choice", [Choice(2, 64), Choice(1, 64, splits=2)], ids=str)
+def test_filters_without_a_non_zero_give_zeros_beside_others(choice):
     g = GEOMETRIES[1]
     x, w = data(g)
     w[1::2] = 0
-    y = on_engine(g, x, w, Choice(2, 64))
+    y = on_engine(g, x, w, choice)
     assert not y[:, 1::2].any()
     assert_right(g, x, w, y)
 
@@ -106,6 +107,13 @@ def test_nan_and_infinite_weights_arrive_as_they_are():
     assert np.isnan(y[:, 0]).all()
     assert (y[:, 1] == np.inf).all()
     assert (y[:, 2] == -np.inf).all()
+
+
+def test_halves_of_the_channels_share_the_non_zeros():
+    g = ConvGeometry(N=1, C=64, H=5, W=5, K=2, R=3, S=3)
+    parts = codegen.generate(g, data(g)[1], Choice(2, 64, splits=2))
+    assert len(parts) == 2
+    assert abs(parts[0].nnz - parts[1].nnz) < 0.1 * parts[0].nnz
 
 
 def test_a_batch_of_any_size_runs_the_same_source():
@@ -224,9 +232,9 @@ def test_weights_of_another_shape_or_type_are_refused():
         on_engine(g, x, w[:-1])
 
 
-@pytest.mark.parametrize("wrong", [(0, 32, 4), (1, 0, 4), (1, 1025, 4), (1, 32, 6)])
+@pytest.mark.parametrize("wrong", [(0, 32, 4), (1, 0, 4), (1, 1025, 4), (1, 32, 6), (1, 32, 4, 3), (1, 32, 4, 1, 0)])
 def test_a_choice_that_is_none_is_refused(wrong):
-    with pytest.raises(GeometryError, match="multiple of 4"):
+    with pytest.raises(GeometryError, match="must be"):
         Choice(*wrong)
 
 
