@@ -6,7 +6,7 @@ BIN := .venv/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test test-full soak lint lab build pages prove bench doctor lock clean
+.PHONY: help demo demo-all test test-full soak lint lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -46,11 +46,8 @@ lab: .venv/.ready  ## open the labs in JupyterLab
 	$(BIN)/jupyter labextension disable --level=sys_prefix @jupyterlab/apputils-extension:announcements  # no news prompt
 	$(BIN)/jupyter lab --notebook-dir=labs
 
-build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/
+build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, and docs/mistakes.md
 	$(BIN)/convladder build
-
-pages: .venv/.ready  ## make docs/mistakes.md from the labs' known mistakes
-	$(BIN)/python -m convladder.autograde.course.mistakes > docs/mistakes.md
 
 prove: .venv/.ready  ## the four proofs of every lab
 	$(BIN)/convladder prove

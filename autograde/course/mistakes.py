@@ -1,7 +1,4 @@
-"""What students get wrong in each lab, as a page for instructors, made from the labs' known mistakes.
-
-python -m convladder.autograde.course.mistakes > docs/mistakes.md
-"""
+"""What students get wrong in each lab, as a page for instructors, made from the labs' known mistakes."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from . import build, sample
 
 _HEAD = """# What students get wrong
 
-Made by `make pages` from the known mistakes of each lab, in `solutions/LAB/wrong`. Each file is a whole answer, and
+Made by `make build` from the known mistakes of each lab, in `solutions/LAB/wrong`. Each file is a whole answer, and
 `make prove` holds the judge to failing the named check of it and no other.
 """
 
@@ -45,5 +42,18 @@ def _cell(text: str) -> str:
     return re.sub(r"([|*_<])", r"\\\1", text)
 
 
-if __name__ == "__main__":
-    print(page(), end="")
+def write(root: Path | None = None) -> Path:
+    """Write docs/mistakes.md and return it."""
+    path = _path(root)
+    path.write_text(page(root), encoding="utf-8", newline="\n")
+    return path
+
+
+def stale(root: Path | None = None) -> list[Path]:
+    """The page, where it is not what the known mistakes make."""
+    path = _path(root)
+    return [] if path.is_file() and path.read_text(encoding="utf-8") == page(root) else [path]
+
+
+def _path(root: Path | None) -> Path:
+    return (root or build.ROOT) / "docs" / "mistakes.md"

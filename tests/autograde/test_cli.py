@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from convladder import __version__
-from convladder.autograde.course import build
+from convladder.autograde.course import build, mistakes
 from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import sandbox
 from convladder.kernels import gpu
@@ -349,6 +349,7 @@ def test_a_stale_lab_is_named_and_fails_the_check(monkeypatch: pytest.MonkeyPatc
     assert shown.exit_code == 1
     assert "stale: labs/x.ipynb" in shown.output
     monkeypatch.setattr(build, "stale", list)
+    monkeypatch.setattr(mistakes, "stale", list)
     assert convladder("build", "--check").exit_code == 0
 
 
