@@ -31,6 +31,7 @@ _SHAPES = {
     "resnet-conv1": (64, 64, 3, 56), "resnet-conv2": (128, 128, 3, 28),
     "vgg-conv1": (64, 3, 3, 32), "vgg-conv2": (64, 64, 3, 32), "vgg-conv3": (128, 64, 3, 16),
 }  # fmt: skip
+OPERATORS = tuple(_SHAPES)
 _BATCH = 128
 
 #: Table 4: KB of PTX and of cubin, by sparsity, in the order of the operators.
@@ -65,7 +66,7 @@ def measure(progress: Progress = lambda *_: None, workers: int | None = None) ->
     progress  is told (cases done, cases in all, the name of the next);  workers  processes that compile
     Raises BackendError without NVRTC.
     """
-    todo = [(operator, sparsity) for operator in _SHAPES for sparsity in SPARSITIES]
+    todo = [(operator, sparsity) for operator in OPERATORS for sparsity in SPARSITIES]
     solved = []
     for number, (operator, sparsity) in enumerate(todo):
         progress(number, len(todo), f"{operator} at {sparsity:.0%}")
@@ -87,7 +88,7 @@ def sizes(operator: str, sparsity: float, workers: int | None = None) -> dict[st
     choice = codegen.default_choice(g, w, MULTIPROCESSORS)
     parts = codegen.generate(g, w, choice)
     built = build([part.source for part in parts], ARCH, workers)
-    where = list(_SHAPES).index(operator)
+    where = OPERATORS.index(operator)
     return {
         "case": f"{operator} at {sparsity:.0%}", "operator": operator, "sparsity": sparsity, "nnz": nnz,
         "shape": [g.K, g.C, g.R, g.S], "ways": [{

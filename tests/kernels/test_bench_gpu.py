@@ -19,7 +19,10 @@ DEVICE = {
     "limits": {"empty_launch_us": 1.2, "bandwidth_gbs": 3000.0, "peak_gflops": 60_000.0, "load_peak_gwords": 8000.0},
 }
 
-GENERATED = {"generation_s": 0.5, "compile_s": 1.5, "kernels": 8, "code_bytes": 1_000_000}
+GENERATED = {
+    "generation_s": 0.5, "compile_s": 1.5, "kernels": 8, "code_bytes": 1_000_000,
+    "choice": {"filters": 48, "points": 676, "channels": 4},
+}  # fmt: skip
 
 
 def record(suite: str, us) -> dict:
@@ -209,7 +212,7 @@ def test_a_rung_whose_text_is_not_the_measured_one_is_named():
 def test_a_small_case_is_checked_and_timed_in_every_way(monkeypatch):
     g = ConvGeometry(N=3, C=4, H=10, W=9, K=6, R=3, S=3, pad=(1, 1), groups=2)
     ways = ("direct", "gemm_coalesced", *cases.SPARSE_RUNGS, *cases.CUDNN, *cases.LOWERED_DENSE, "cublas converted",
-            *cases.LOWERED_SPARSE, *cases.STEP_WAYS, "direct_guarded")  # fmt: skip
+            *cases.LOWERED_SPARSE, cases.CODEGEN, *cases.STEP_WAYS, "direct_guarded")  # fmt: skip
     monkeypatch.setattr(compare, "cases", lambda suite: [cases.Case("small", g, ways, nnz=40, pattern="uneven")])
     made = compare.measure("direct", rounds=5)
     solved = {row["way"]: row for row in compare.rows(made)}
@@ -221,6 +224,8 @@ def test_a_small_case_is_checked_and_timed_in_every_way(monkeypatch):
     assert solved["cublas batched"]["how"] == "queue"
     assert solved["direct"]["how"] == "graph"
     assert solved["cudnn fp32 nchw"]["plan"]
+    assert solved["codegen"]["nnz"] == 40
+    assert solved["codegen"]["code_bytes"] > 40 * 16  # an instruction for each
     assert made["limits"]["bandwidth_gbs"] > 10
     assert {"CuPy", "cuDNN", "cuBLAS", "cuSPARSE"} <= set(made["versions"])
 
