@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from ... import __version__
@@ -79,20 +80,22 @@ def measure(progress: Progress = lambda *_: None, workers: int | None = None) ->
     }  # fmt: skip
 
 
-def sizes(operator: str, sparsity: float, workers: int | None = None) -> dict[str, Any]:
-    """One operator at one sparsity: a case of the record."""
+def sizes(
+    operator: str, sparsity: float, workers: int | None = None, choice: codegen.Choice | None = None
+) -> dict[str, Any]:
+    """One operator at one sparsity: a case of the record. choice  how the code is cut; None: the model's default."""
     g = geometry(operator)
     size = g.K * g.products
     nnz = round(size * (1 - sparsity))
     w = workloads.weights(g, nnz)
-    choice = codegen.default_choice(g, w, MULTIPROCESSORS)
+    choice = choice or codegen.default_choice(g, w, MULTIPROCESSORS)
     parts = codegen.generate(g, w, choice)
     built = build([part.source for part in parts], ARCH, workers)
     where = OPERATORS.index(operator)
     return {
         "case": f"{operator} at {sparsity:.0%}", "operator": operator, "sparsity": sparsity, "nnz": nnz,
         "shape": [g.K, g.C, g.R, g.S], "ways": [{
-            "way": "codegen", "filters": choice.filters, "kernels": len(parts),
+            "way": "codegen", "choice": asdict(choice), "kernels": len(parts),
             "ptx_bytes": sum(one.ptx_bytes for one in built), "cubin_bytes": sum(len(one.cubin) for one in built),
             "code_bytes": sum(one.code_bytes for one in built),
             "paper_ptx_kb": _PAPER["ptx"][sparsity][where], "paper_cubin_kb": _PAPER["cubin"][sparsity][where],

@@ -4,6 +4,7 @@ import pytest
 
 from convladder.kernels import recorded
 from convladder.kernels.bench import codesize, compare
+from convladder.kernels.codegen import Choice
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +27,8 @@ def test_sizes_shrink_with_the_weights(rows):
 
 @pytest.mark.parametrize("sparsity", codesize.SPARSITIES)
 def test_an_operators_recorded_sizes_are_those_of_its_code(rows, sparsity):
-    found = codesize.sizes("lenet-conv1", sparsity, workers=1)
     row = rows["lenet-conv1", sparsity]
+    found = codesize.sizes("lenet-conv1", sparsity, workers=1, choice=Choice(**row["choice"]))
     assert found["nnz"] == row["nnz"]
     for what in ("ptx_bytes", "cubin_bytes", "code_bytes"):
         assert found["ways"][0][what] == pytest.approx(row[what], rel=0.05)  # other patch levels of the compiler
