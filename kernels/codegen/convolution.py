@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, FaultError, GeometryError
+from ..compiler import compiler_version
+from ..errors import ArgumentError, BackendError, FaultError, GeometryError
 from ..gpu import allow_shared, block_shared_bytes, cupy_module, device_facts, device_id, multiprocessors
 from ..launch import MAX_SHARED_BYTES, compile_cuda, launch
 from ..layouts import ConvGeometry
@@ -137,8 +138,19 @@ class Convolution:
 
 
 def architecture() -> str:
-    """What the GPU at hand runs: "sm_90"."""
-    return f"sm_{device_facts()['compute_capability'].replace('.', '')}"
+    """What the GPU at hand runs: "sm_90". Raises BackendError where its driver is older than our compiler."""
+    facts = device_facts()
+    require_driver(int(facts["driver_cuda"]) // 1000)
+    return f"sm_{facts['compute_capability'].replace('.', '')}"
+
+
+def require_driver(major: int) -> None:
+    """Raise BackendError where a driver of CUDA `major` cannot load what the compiler makes."""
+    if major < int(compiler_version().split(".")[0]):
+        raise BackendError(
+            f"the driver is of CUDA {major}, the compiler of CUDA {compiler_version()}: the driver cannot load "
+            'its code. Update the driver, or use method="csr_staged"'
+        )
 
 
 def _facts(tiling: Tiling, parts: list[Part], built: list[Built], generation_s: float, compile_s: float) -> Facts:

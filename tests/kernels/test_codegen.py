@@ -17,7 +17,7 @@ from convladder.kernels import codegen, compile_cuda, conv2d, launch, oracle, wo
 from convladder.kernels.codegen import Choice, Tiling, assembler, convolution, fetch, generator, model
 from convladder.kernels.codegen.__main__ import main
 from convladder.kernels.codegen.kept import keep, kept_choice
-from convladder.kernels.errors import ArgumentError, CompileError, GeometryError
+from convladder.kernels.errors import ArgumentError, BackendError, CompileError, GeometryError
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.sim import objectcache
 
@@ -232,6 +232,12 @@ def test_weights_of_another_shape_or_type_are_refused():
         on_engine(g, x, w[:-1])
 
 
+def test_a_driver_older_than_the_compiler_is_refused():
+    convolution.require_driver(99)
+    with pytest.raises(BackendError, match="the driver is of CUDA 12, the compiler of CUDA 13"):
+        convolution.require_driver(12)
+
+
 @pytest.mark.parametrize("wrong", [(0, 32, 4), (1, 0, 4), (1, 1025, 4), (1, 32, 6), (1, 32, 4, 3), (1, 32, 4, 1, 0)])
 def test_a_choice_that_is_none_is_refused(wrong):
     with pytest.raises(GeometryError, match="must be"):
@@ -315,7 +321,7 @@ def test_two_processes_may_fill_the_cache_at_once(folder):
 
 def test_a_worker_that_ends_is_an_error_that_says_what_to_do(monkeypatch, folder):
     monkeypatch.setattr(assembler, "LONGEST_S", 0.0)
-    with pytest.raises(assembler.BackendError, match="fewer filters a kernel"):
+    with pytest.raises(BackendError, match="fewer filters a kernel"):
         assembler.build([SOURCE % 1], "sm_90", workers=1)
     assert not list(folder.glob("codegen-*.o"))
 
