@@ -557,6 +557,46 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         click.echo(f"written to {out}")
 
 
+# --- show ----------------------------------------------------------------------------------------
+
+
+@main.command()
+@click.argument("claims", nargs=-1, metavar="CLAIM...")
+@click.option("--list", "listed", is_flag=True, help="Name all that there is.")
+@click.option("--ask", is_flag=True, help="Ask for the prediction first.")
+@click.option("--recorded", is_flag=True, help="Show what is recorded; measure nothing.")
+@click.option("--wait", type=click.FloatRange(1), default=120, show_default=True, help="Seconds that a GPU may take.")
+@click.option("--out", type=_FOLDER, default=Path("build", "show"), show_default=True, help="Where pictures go.")
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON, and write nothing.")
+def show(
+    claims: tuple[str, ...], listed: bool, ask: bool, recorded: bool, wait: float, out: Path, as_json: bool
+) -> None:
+    """Show a claim of the sources, or one of ours, as a table and as a slide: OUT/CLAIM.png, .svg and .json.
+
+    Measured on the GPU at hand; where there is none, or it fails or takes too long, what is recorded is shown. The
+    picture says which of the two it is.
+    """
+    from . import show as shows
+    from . import terminal
+
+    if listed:
+        _console().print(terminal.claims(shows.claimed().values()))
+        return
+    if not claims:
+        raise click.UsageError("Name a claim; `convladder show --list` names all.")
+    for claim in [shows.named(name) for name in claims]:
+        said = click.prompt(claim.ask.question, type=float) if ask and claim.ask else None
+        found = shows.show(claim, from_record=recorded, wait_s=wait)
+        if as_json:
+            click.echo(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+            continue
+        terminal.print_whole(terminal.shown(found), _console())
+        if said is not None:
+            click.echo(found.beside(said))
+        for path in found.save(out):
+            click.echo(path)
+
+
 # --- nbgrader ------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import hashlib
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import matplotlib as mpl
@@ -36,10 +36,16 @@ WARP = 32
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """An SVG, and `alt`: what it shows, in words."""
+    """An SVG, and `alt`: what it shows, in words; `figure`: what both were made from."""
 
     svg: str
     alt: str
+    figure: Figure = field(compare=False)
+
+    @classmethod
+    def of(cls, figure: Figure, title: str, alt: str, size: int = 10) -> Picture:
+        """The picture of a figure, with a title in points of `size`."""
+        return cls(_svg(figure, title, size), alt, figure)
 
     def _repr_html_(self) -> str:
         return f'<figure style="margin:0.5em 0" role="img" aria-label="{escape(self.alt)}">{self.svg}</figure>'
@@ -74,7 +80,7 @@ def window(H: int, W: int, R: int, S: int, U: int, pad: int, p: int, q: int) -> 
         f"Of its {len(taps)} taps {inside} read the image (solid cells) and {outside} fall into the padding "
         f"(hatched, dotted cells). The window's corner lies at row {corner[1]}, column {corner[0]}."
     )
-    return Picture(svg(figure, f"taps r,s of output ({p}, {q}): {inside} read, {outside} in the padding"), alt)
+    return Picture.of(figure, f"taps r,s of output ({p}, {q}): {inside} read, {outside} in the padding", alt)
 
 
 def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns"], counted: bool = True) -> Picture:
@@ -107,7 +113,7 @@ def warp(P: int, Q: int, block: tuple[int, int], along: Literal["rows", "columns
         f"The first warp's {len(outputs)} outputs fill {_extent(outputs)} and lie in {where} of {SECTOR_FLOATS} floats."
     )
     title = f"{along} on threadIdx.x: the first warp and its {where}"
-    return Picture(svg(figure, title), alt)
+    return Picture.of(figure, title, alt)
 
 
 def stretched(H: int, W: int, pad: int, taps: Sequence[tuple[int, int]], p: int, q: int, U: int = 1) -> Picture:
@@ -133,7 +139,7 @@ def stretched(H: int, W: int, pad: int, taps: Sequence[tuple[int, int]], p: int,
         f"A {H} by {W} image with {pad} rows and columns of zeros around it (dotted), its {Hp * Wp} elements numbered "
         f"row by row. The window of output ({p}, {q}) begins at element {start}; the weights stand at {said}."
     )
-    return Picture(svg(figure, f"output ({p}, {q}): the window begins at {start}"), alt)
+    return Picture.of(figure, f"output ({p}, {q}): the window begins at {start}", alt)
 
 
 def row_lengths(lengths: Sequence[int]) -> Picture:
@@ -151,7 +157,7 @@ def row_lengths(lengths: Sequence[int]) -> Picture:
         f"One bar a lane of a warp: rows of {min(lengths)} to {longest} non-zeros. The warp makes {longest} passes; "
         f"its lanes work in {total} of {longest * len(lengths)} ({share:.1%}) and wait in the others (outlined)."
     )
-    return Picture(svg(figure, f"filled: a lane works; outlined: it waits for the longest row ({longest})"), alt)
+    return Picture.of(figure, f"filled: a lane works; outlined: it waits for the longest row ({longest})", alt)
 
 
 def useful_threads(outputs: Sequence[int], blocks: Sequence[int]) -> Picture:
@@ -173,7 +179,7 @@ def useful_threads(outputs: Sequence[int], blocks: Sequence[int]) -> Picture:
     where: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
     axes.legend(ncols=len(blocks), fontsize=7, frameon=False, labelcolor=INK, **where)
     alt = f"Share of threads with an output, for planes of {', '.join(map(str, outputs))} outputs. {'; '.join(said)}."
-    return Picture(svg(figure, ""), alt)
+    return Picture.of(figure, "", alt)
 
 
 def page_coloured(axes: Any) -> None:
@@ -211,7 +217,7 @@ def lowering(H: int, W: int, R: int, S: int, U: int = 1, pad: int = 0, p: int = 
         f"The window of output ({p}, {q}) is filled, and so is column {p * Q + q} of the matrix, which holds its "
         f"{rows} elements one below the other."
     )
-    return Picture(svg(figure, f"the image, and col: output ({p}, {q}) is its column {p * Q + q}"), alt)
+    return Picture.of(figure, f"the image, and col: output ({p}, {q}) is its column {p * Q + q}", alt)
 
 
 def tiles(GM: int, GN: int, GK: int, tile: int, row: int, column: int, step: int) -> Picture:
@@ -241,7 +247,7 @@ def tiles(GM: int, GN: int, GK: int, tile: int, row: int, column: int, step: int
         f"block of tile ({row}, {column}) of c multiplies tile ({row}, {step}) of a with tile ({step}, {column}) of b. "
         f"It takes {GK // tile} such steps."
     )
-    return Picture(svg(figure, f"step {step}, counted from 0, of {GK // tile} for one tile of c"), alt)
+    return Picture.of(figure, f"step {step}, counted from 0, of {GK // tile} for one tile of c", alt)
 
 
 def banks(pitch: int, lanes: int = WARP) -> Picture:
@@ -260,7 +266,7 @@ def banks(pitch: int, lanes: int = WARP) -> Picture:
         f"One line a lane, one column a bank: in a tile with rows of {pitch} words the {lanes} words of a column lie "
         f"in {_counted(len(set(hit)), 'bank')} and are read {times}."
     )
-    return Picture(svg(figure, f"rows of {pitch} words: {_counted(len(set(hit)), 'bank')} for {lanes} lanes"), alt)
+    return Picture.of(figure, f"rows of {pitch} words: {_counted(len(set(hit)), 'bank')} for {lanes} lanes", alt)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -302,7 +308,7 @@ def _plane(rows: int, columns: int, cell: float) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def svg(figure: Figure, title: str, size: int = 10) -> str:
+def _svg(figure: Figure, title: str, size: int) -> str:
     """The figure's SVG, the same bytes for the same figure, in the page's text colour."""
     figure.text(0.01, 0.99, title, ha="left", va="top", fontsize=size, color=INK)
     file = io.StringIO()

@@ -33,7 +33,7 @@ from ...kernels.bench.tables import (
     values,
 )  # fmt: skip
 from ...kernels.errors import BackendError
-from .figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION, Picture, page_coloured, svg
+from .figures import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION, Picture, page_coloured
 
 #: Colour and mark of a curve, so that neither is needed alone.
 STYLES = ((BLUE, "o"), (VERMILION, "s"), (ORANGE, "^"), (GREEN, "D"), (PURPLE, "v"), (INK, "x"))
@@ -265,7 +265,5 @@ def _legend(axes: Any) -> None:
 def _picture(figure: Figure, title: str, said: Mapping[str, str], record: Record, *, live: bool = False) -> Picture:
     source = f"{'Measured here' if live else 'Recorded'}: {origin(record)}"
     facts = "; ".join(f"{name}: {text}" for name, text in said.items())
-    return Picture(
-        svg(figure, f"{title}\n{source.replace(', driver', chr(10) + 'driver')}", size=8),
-        f"{title}. {facts}. {source}.",
-    )
+    heading = f"{title}\n{source.replace(', driver', chr(10) + 'driver')}"
+    return Picture.of(figure, heading, f"{title}. {facts}. {source}.", size=8)

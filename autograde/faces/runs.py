@@ -18,7 +18,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from ...kernels import gpu, recorded
 from ...kernels.errors import ArgumentError, BackendError
-from .figures import INK, Picture, page_coloured, svg
+from .figures import INK, Picture, page_coloured
 from .recorded_figures import STYLES
 
 Row = dict[str, Any]
@@ -83,7 +83,8 @@ class Times:
         axes.set_ylabel(what, color=INK)
         where: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0}
         axes.legend(ncols=3, fontsize=8, frameon=False, labelcolor=INK, **where)
-        return Picture(svg(figure, self.origin, size=8), f"{what} against {self.by}. {'; '.join(said)}. {self.origin}")
+        alt = f"{what} against {self.by}. {'; '.join(said)}. {self.origin}"
+        return Picture.of(figure, self.origin, alt, size=8)
 
     def __repr__(self) -> str:
         cells = [[self.by, *self.ways], *([str(case), *self._cells(case)] for case in self.cases)]

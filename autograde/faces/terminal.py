@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -36,6 +36,9 @@ from .report import (
 )
 from .single import Run
 from .traffic import Traffic, arrange
+
+if TYPE_CHECKING:
+    from .show import Claim, Shown  # they bring what draws, which no other command waits for
 
 #: The pages' two colours, in the terminal's own palette.
 _STYLES = {"good": "blue", "bad": "bold red", "part": "yellow", "hand": "yellow", "skip": "dim"}
@@ -263,7 +266,33 @@ def _as_timed(check: str, target: Mapping[str, Any]) -> tuple[str, Text]:
     return f"{medians['text']:,.0f}", Text(plain(f"{others}  {check.removesuffix('.target')}"))
 
 
-def print_whole(table: Table, console: Console) -> None:
+def claims(known: Iterable[Claim]) -> RenderableType:
+    """What `convladder show --list` prints."""
+    table = Table("claim", "shows", "from", box=SIMPLE_HEAD, pad_edge=False)
+    for claim in known:
+        table.add_row(Text(claim.name, "bold", no_wrap=True), claim.title, Text(claim.source, "dim"))
+    return table
+
+
+def shown(found: Shown) -> RenderableType:
+    """A claim as a table, what the sources say of it, and where it was measured."""
+    parts: list[RenderableType] = [Text(found.claim.title, "bold"), Text(f"source: {found.claim.source}", "dim")]
+    if found.chart is not None:
+        head, *lines = found.cells()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for number, name in enumerate(head):
+            table.add_column(name, justify="right" if number else "left", no_wrap=True)
+        for line in lines:
+            table.add_row(*line)
+        parts += [table, Text(found.chart.y, "dim")]
+    else:
+        parts.append(Text(found.alt))
+    for verdict in found.verdicts:
+        parts.append(Text.assemble(("“", "dim"), verdict.claim, ("”", "dim"), f"\n    {verdict.measured}"))
+    return Group(*parts, Text(found.origin, "italic"))
+
+
+def print_whole(table: RenderableType, console: Console) -> None:
     """Print every number in full: on a narrow screen lines run over, rather than that digits are cut off."""
     screen = console.width
     console.width = max(screen, Measurement.get(console, console.options.update(max_width=1000), table).maximum)

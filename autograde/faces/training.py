@@ -17,7 +17,7 @@ from ...kernels.bench.training import PAPER, SUITE
 from ...kernels.errors import BackendError
 from ...kernels.net import networks
 from ...kernels.net.stages import PREFETCHED, STAGES, Run
-from .figures import BLUE, GREEN, INK, ORANGE, VERMILION, Picture, page_coloured, svg
+from .figures import BLUE, GREEN, INK, ORANGE, VERMILION, Picture, page_coloured
 
 #: A colour and a hatch for each stage: neither says anything alone.
 _LOOKS = {
@@ -71,7 +71,7 @@ def timeline(run: Run, iterations: int = 4) -> Picture:
     how = "overlapped: a prefetch thread reads ahead" if run.overlapped else "one stage after the other"
     means = ", ".join(f"{stage} {ms:.1f}" for stage, ms in run.stage_ms().items())
     title = f"{how}: {run.iteration_ms():.1f} ms an iteration"
-    return Picture(svg(figure, title), f"{title}. Medians of the stages in milliseconds: {means}.")
+    return Picture.of(figure, title, f"{title}. Medians of the stages in milliseconds: {means}.")
 
 
 def stage_table(runs: Iterable[Run]) -> Page:
@@ -115,7 +115,7 @@ def layer_memory(network: str, batch: int) -> Picture:
         f"{title}; most in {names[largest]} ({maps[largest] + weights[largest]:,.0f} MiB). MiB of feature maps and of "
         f"weights: {said}."
     )
-    return Picture(svg(figure, title), alt)
+    return Picture.of(figure, title, alt)
 
 
 # ---- what is recorded
@@ -136,7 +136,7 @@ def layer_times() -> Picture:
     title = "AlexNet, batch 256: milliseconds of each layer"
     said = ", ".join(f"{x['layer']} {x['forward_us'] / 1e3:.1f} and {x['backward_us'] / 1e3:.1f}" for x in layers)
     _finish(axes, [layer["layer"] for layer in layers])
-    return Picture(svg(figure, title), f"{title}, forwards and backwards: {said}. Recorded on {tables.origin(kept)}.")
+    return Picture.of(figure, title, f"{title}, forwards and backwards: {said}. Recorded on {tables.origin(kept)}.")
 
 
 def efficiencies(measure: Literal["ce", "ru"]) -> Picture:
@@ -159,7 +159,7 @@ def efficiencies(measure: Literal["ce", "ru"]) -> Picture:
         measure
     ] + " of AlexNet's products"
     _finish(axes, names)
-    return Picture(svg(figure, title), f"{title}; d: data gradient, w: weight gradient. {'; '.join(told)}.")
+    return Picture.of(figure, title, f"{title}; d: data gradient, w: weight gradient. {'; '.join(told)}.")
 
 
 _SHORT = {"forward": "", "data gradient": "d ", "weight gradient": "w "}

@@ -8,7 +8,8 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,19 +35,20 @@ Progress = Callable[[int, int, str], None]
 
 def measure(
     suite: str, progress: Progress = lambda *_: None, rounds: int = 11, seconds: float = 1.0,
-    only: Callable[[Case], bool] = lambda _: True,
+    only: Callable[[Case], bool] = lambda _: True, ways: Collection[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Run a suite on the GPU at hand: its record. Raises BackendError without a GPU.
 
     progress  is told (cases done, cases in all, the name of the next)
     seconds   about how long the rounds of one case may take
     only      which of the suite's cases are run
+    ways      which of each case's ways; all where it is empty
     """
     cupy = cupy_module()
     facts = device_facts()
     bus = cupy.cuda.Device().pci_bus_id
     before = device_state(bus)
-    todo = [case for case in cases(suite) if only(case)]
+    todo = [_some(case, ways) for case in cases(suite) if only(case)]
     solved: list[dict[str, Any]] = []
     with cupy.cuda.Stream(non_blocking=True) as stream:
         limits = {
@@ -74,6 +76,10 @@ def measure(
     if suite == "sparse":
         record["crossover"] = list(crossovers(rows(record)))
     return record
+
+
+def _some(case: Case, ways: Collection[str]) -> Case:
+    return replace(case, ways=tuple(way for way in case.ways if way in ways)) if ways else case
 
 
 def rows(record: dict[str, Any]) -> list[dict[str, Any]]:
