@@ -136,7 +136,7 @@ def judge_target(
             f"{target.target}: the target must be the smaller one, or nothing can be scored"
         )
     value = _value(target.value, {**symbols, **counted})
-    share = math.log(at_base / value) / math.log(at_base / at_goal) if value > 0 else 0.0
+    share = _share(at_base, value, at_goal, target.tolerance)
     known = {**symbols, **_prefixed("base", base), **_prefixed("target", goal)}
     broken = []
     for guard in target.guards:
@@ -150,6 +150,19 @@ def judge_target(
     }  # fmt: skip
     share = 0.0 if broken else min(1.0, max(0.0, share))
     return Verdict(share, value, tuple(broken), evidence)
+
+
+def _share(base: float, value: float, goal: float, tolerance: float) -> float:
+    """The share of the points, both ends of the scale moved in by the tolerance: as judge.timing does with times.
+
+    Else another order of the same sum, which moves half a percent more sectors, would cost points.
+    """
+    if not value > 0:
+        return 0.0
+    end = math.log1p(tolerance)
+    whole = math.log(base / goal)
+    end = end if whole > 3 * end else 0.0
+    return (math.log(base / value) - end) / (whole - 2 * end)
 
 
 def most_wasteful(launches: Sequence[Counters], op: str = "") -> Access | None:

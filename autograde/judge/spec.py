@@ -43,15 +43,15 @@ A **kernel** task takes shares of correctness, counters and timing, and has
     help = "Step 4"              # optional; else the task's
     [task.target]                # the timing target in its counter form: the check TASK.target
     case = "..."
-    base = "direct_report"       # rungs of kernels/ladder: score = clamp(ln(base / value) / ln(base / target))
-    target = "direct_coalesced"
+    base = "direct_report"       # rungs of kernels/ladder: score = clamp(ln(base / value) / ln(base / target)), both
+    target = "direct_coalesced"  # ends moved in by the tolerance
     value = "sectors"
     active_lanes_at_least = 0.9  # any number of guards, NAME_at_least and NAME_at_most with a counter's NAME:
     busy_blocks_at_least = "target_blocks / 2" # numbers or expressions over symbols, base_* and target_*. Not blocks:
                                  # blocks that do nothing, or a launch more, cost nothing
     measured_case = {N = 16, …}  # optional: what is timed where timing is "measured": a layer of real size, in the
                                  # symbols of a case. Its times take the place of `value`; guards are not needed then
-    tolerance = 0.05             # times as near as this to the base's or the target's count as equal to it
+    tolerance = 0.05             # times, and values, as near as this to the base's or the target's count as equal to it
     says, help                   # optional
 
 A **python** task takes a share of correctness, and has

@@ -1,5 +1,5 @@
 //! task: weight_gradient
-//! fails: weight_gradient.counters.waste, weight_gradient.target
+//! fails: weight_gradient.counters.waste
 //! why: gives each thread a run of products that lie together
 //@ const TILE = 128
 //@ launch weight_gradient grid=(R*S, C, K) block=TILE
