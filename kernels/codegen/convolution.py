@@ -112,8 +112,10 @@ class Convolution:
     def enqueue(self, x: Any, y: Any) -> None:
         """Put y = convolution of x, contiguous float32 arrays on the device, into CuPy's current stream.
 
-        The kernels run beside each other, in streams that part from it and join it again; a graph can hold them.
+        The number of images may be any. The kernels run beside each other, in streams that part from the current one
+        and join it again; a graph can hold them. Raises ArgumentError for other shapes, types or orders.
         """
+        require_arrays(self.geometry, x, y)
         if y.size == 0:
             return
         first, *others = self._kernels
@@ -176,6 +178,18 @@ def require_weights(geometry: ConvGeometry, w: np.ndarray) -> None:
     """Raise ArgumentError where w is not float32 of the geometry's shape."""
     if w.dtype != np.float32 or w.shape != geometry.w_shape:
         raise ArgumentError(f"w is {w.dtype} {w.shape}: codegen takes float32 {geometry.w_shape}")
+
+
+def require_arrays(geometry: ConvGeometry, x: Any, y: Any) -> None:
+    """Raise ArgumentError where x or y is not contiguous float32 of the geometry's shape, whatever their images."""
+    for name, array, shape in (("x", x, geometry.x_shape), ("y", y, geometry.y_shape)):
+        if array.dtype != np.float32 or array.shape[1:] != shape[1:] or not array.flags.c_contiguous:
+            order = "" if array.flags.c_contiguous else ", not contiguous"
+            raise ArgumentError(
+                f"{name} is {array.dtype} {array.shape}{order}: it must be contiguous float32 (N, {str(shape[1:])[1:]}"
+            )
+    if len(x) != len(y):
+        raise ArgumentError(f"x has {len(x)} images, y has {len(y)}")
 
 
 def run_on_engine(

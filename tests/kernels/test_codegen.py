@@ -232,6 +232,24 @@ def test_weights_of_another_shape_or_type_are_refused():
         on_engine(g, x, w[:-1])
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.zeros((2, 5, 9, 7)), np.zeros((2, 6, 9, 7), np.float32), r"x is float64 .*float32 \(N, 5, 9, 7\)"),
+        (np.zeros((2, 5, 9, 7), np.float32), np.zeros((2, 6, 9, 8), np.float32), r"y is float32 \(2, 6, 9, 8\)"),
+        (
+            np.zeros((2, 5, 7, 9), np.float32).transpose(0, 1, 3, 2),
+            np.zeros((2, 6, 9, 7), np.float32),
+            "not contiguous",
+        ),
+        (np.zeros((2, 5, 9, 7), np.float32), np.zeros((3, 6, 9, 7), np.float32), "x has 2 images, y has 3"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused_before_a_kernel_runs(x, y, message):
+    with pytest.raises(ArgumentError, match=message):
+        convolution.require_arrays(GEOMETRIES[1], x, y)
+
+
 def test_a_driver_older_than_the_compiler_is_refused():
     convolution.require_driver(99)
     with pytest.raises(BackendError, match="the driver is of CUDA 12, the compiler of CUDA 13"):
