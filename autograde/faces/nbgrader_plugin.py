@@ -241,14 +241,27 @@ class SubmittedNotebook(NotebookExporter):
 
 
 def _refuse_links(autograde: Any) -> None:
-    """Leave out whoever handed in links beside the notebook: nbgrader copies what they lead to into the feedback."""
+    """Leave out whoever handed in links beside the notebook: nbgrader copies what they lead to into the feedback.
+
+    The others are graded, and then the command fails: somebody was not.
+    """
+    left_out = []
     for folder in sorted(autograde.assignments):
         beside = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
         strange = [p.name for p in beside if p.suffix != ".ipynb" and (p.is_symlink() or not p.is_file())]
         if strange:
             del autograde.assignments[folder]
+            left_out.append(str(folder))
             said = f"Not graded: {folder} holds {', '.join(strange)}, which is a link or no file, and nbgrader would"
             autograde.log.error("%s", plain(f"{said} copy what it leads to for the student. Remove it, and run again."))
+    if left_out:
+        others = autograde.convert_notebooks
+
+        def and_fail() -> None:
+            others()
+            raise NbGraderException(plain(f"Not graded, because of links: {', '.join(left_out)}"))
+
+        autograde.convert_notebooks = and_fail
 
 
 def _forget_stale(autograde: Any, course: Course | None, on: str) -> IO[str] | None:

@@ -107,7 +107,9 @@ def test_what_links_in_a_submission_lead_to_reaches_no_student(released: Path) -
     (eve / "notes.txt").symlink_to(released / "grades" / LAB / "grading.json")
     (mal / f"{LAB}.ipynb").unlink()
     (mal / f"{LAB}.ipynb").symlink_to(released / "source" / LAB / f"{LAB}.ipynb")
-    said = nbgrader(released, "autograde", LAB)
+    command = start(released, "autograde", LAB)
+    said = command.communicate()[1]
+    assert command.returncode == 1  # somebody was not graded
     assert "eve/01_direct holds notes.txt, which is a link" in said
     assert not (released / "autograded" / "eve").exists()
     assert "mal: 01_direct.ipynb is a link" in said
