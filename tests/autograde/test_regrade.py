@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +201,45 @@ def test_the_command_tells_the_story(room: Class) -> None:
     shown = CliRunner().invoke(main, ["explain", "ada", "toy", "--out", str(room.out)])
     assert "graded: 90 of 90 points" in shown.output
     assert CliRunner().invoke(main, ["explain", "eve", "toy", "--out", str(room.out)]).exit_code == 2
+
+
+# ---- a full disk
+
+_TWICE = """
+set -e
+mount -t tmpfs -o size=128k small "$1"
+! "$2" "$3" "$4" "$1" "$5" 2> "$6"
+grep -q "No space left" "$6"
+ls "$1/records" | grep -c json > "$6.kept"
+mount -o remount,size=32m "$1"
+"$2" "$3" "$4" "$1" "$5" > "$6.done"
+"""
+_GRADE = """
+import sys
+from pathlib import Path
+from convladder.autograde.course import grade as g
+folder, out, specs = map(Path, sys.argv[1:])
+if __name__ == "__main__":
+    grades = g.grade_class("toy", folder, out, g.Settings(sandbox="none"), specs_dir=specs)
+    print(grades.kept, len(grades.records), sorted({r.score for r in grades.records}))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_disk_that_is_full_loses_nothing_and_the_next_run_grades_the_rest(tmp_path: Path, toy: Any) -> None:
+    out, script, said = tmp_path / "out", tmp_path / "grade_it.py", tmp_path / "said"
+    out.mkdir()
+    script.write_text(_GRADE)
+    specs = tmp_path / "specs"
+    specs.mkdir()
+    (specs / "toy.toml").write_text(toy.spec)
+    for number in range(40):
+        toy.hand_in(tmp_path / "in", f"s{number:02}", toy.notebook())
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _TWICE, "sh"]
+    paths = [out, sys.executable, script, tmp_path / "in", specs, said]
+    done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stderr, said.read_text())
+    kept = int(Path(f"{said}.kept").read_text())
+    assert 0 < kept < 40
+    assert Path(f"{said}.done").read_text().split(maxsplit=1) == [str(kept), "40 [90.0]\n"]
