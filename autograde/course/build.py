@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ _DIRECTIVE = re.compile(r"(?://!\s+(?:(?P<rung>ladder/\w+\.cu)|stub\s+(?P<stub>\
 _REMNANT = re.compile(r"(?:BEGIN|END) (?:SOLUTION|HIDDEN TESTS|MARK SCHEME)|^\s*//!|^# STUB", re.MULTILINE)
 _COMMENT = re.compile(r"(?://(?!@)|#).*")
 _LADDER_HEADER = re.compile(r" \* (?:launch|needs)\b")
+
+
+_KERNEL = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 
 
 class BuildError(ConvladderError):
@@ -114,6 +120,33 @@ def solved_notebook(lab: str, root: Path | None = None, course: Course | None = 
     return notebook
 
 
+def demos(root: Path | None = None) -> list[str]:
+    """The lecture notebooks that have a source, by name."""
+    return sorted(p.stem for p in (_solutions(root) / "demos").glob("*.py"))
+
+
+def build_demo(name: str, root: Path | None = None) -> NotebookNode:
+    """A lecture notebook: its source's cells as they are."""
+    path = _solutions(root) / "demos" / f"{name}.py"
+    read = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
+    made = []
+    for number, cell in enumerate(read.cells, 1):
+        new = nbformat.v4.new_markdown_cell if cell.cell_type == "markdown" else nbformat.v4.new_code_cell
+        made.append(new(cell.source, id=f"{name}-{number:02d}".replace("_", "-")))
+    notebook = nbformat.v4.new_notebook(cells=made, metadata=_KERNEL)
+    notebook.nbformat_minor = 5
+    nbformat.validate(notebook)
+    return notebook
+
+
+def answer_lines(lab: str, root: Path | None = None) -> set[str]:
+    """The lines of a lab's answers, without spaces and comments, that are long enough to give one away."""
+    given = {_bare(_COMMENT.sub("", line)) for cell in build_lab(lab, root).cells for line in cell.source.splitlines()}
+    solved = solved_notebook(lab, root).cells
+    lines = {_bare(_COMMENT.sub("", line)) for cell in solved for line in cell.source.splitlines()}
+    return {line for line in lines - given if len(line) >= DISTINCTIVE}
+
+
 def serialise(notebook: NotebookNode) -> str:
     """The text of a notebook's file."""
     return nbformat.writes(notebook) + "\n"
@@ -125,23 +158,26 @@ def student_path(lab: str, root: Path | None = None) -> Path:
 
 
 def write(lab_names: Iterable[str] | None = None, root: Path | None = None) -> list[Path]:
-    """Build the labs (all unless named) into labs/ and return the files."""
+    """Build labs into labs/ (with the lectures' notebooks where none is named) and return the files."""
     written = []
-    for lab in lab_names or labs(root):
-        path = student_path(lab, root)
+    for path, text in _built(lab_names, root):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(serialise(build_lab(lab, root)), encoding="utf-8", newline="\n")
+        path.write_text(text, encoding="utf-8", newline="\n")
         written.append(path)
     return written
 
 
 def stale(root: Path | None = None) -> list[Path]:
     """The files in labs/ that differ from what their sources build, or are missing."""
-    return [path for lab in labs(root) if not _is_fresh(path := student_path(lab, root), lab, root)]
+    return [path for path, text in _built(None, root) if not path.is_file() or path.read_bytes() != text.encode()]
 
 
-def _is_fresh(path: Path, lab: str, root: Path | None) -> bool:
-    return path.is_file() and path.read_bytes() == serialise(build_lab(lab, root)).encode()
+def _built(lab_names: Iterable[str] | None, root: Path | None) -> Iterator[tuple[Path, str]]:
+    """What stands in labs/: each file with its text."""
+    for lab in lab_names or labs(root):
+        yield student_path(lab, root), serialise(build_lab(lab, root))
+    for name in demos(root) if lab_names is None else ():
+        yield (root or ROOT) / "labs" / "demos" / f"{name}.ipynb", serialise(build_demo(name, root))
 
 
 # ---- reading a source
@@ -327,10 +363,7 @@ def cell_points(spec: Spec, course: Course | None = None) -> dict[str, float]:
 def _notebook(cells: Sequence[Cell], points: Mapping[str, float]) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(
         cells=[_notebook_cell(cell, points) for cell in cells],
-        metadata={
-            "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
-        },
+        metadata=_KERNEL,
     )
     notebook.nbformat_minor = 5
     nbformat.validate(notebook)

@@ -68,7 +68,7 @@ class Claim:
         return isinstance(self.view, View)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Shown:
     """A claim with what was found.
 
@@ -106,6 +106,12 @@ class Shown:
             "measured_here": self.here, "instead": self.instead, "chart": asdict(self.chart) if self.chart else None,
             "verdicts": [asdict(verdict) for verdict in self.verdicts], "alt": self.alt,
         }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return self.alt
+
+    def _repr_html_(self) -> str:
+        return f'<figure style="margin:0.5em 0;max-width:64em">{self.slide().svg()}</figure>'
 
     def save(self, folder: Path) -> list[Path]:
         """Write NAME.png, NAME.svg and NAME.json."""
@@ -173,11 +179,18 @@ def show(claim: Claim, *, from_record: bool = False, wait_s: float = 120.0) -> S
     return _found(claim, max(records, key=lambda record: str(record["date"])), instead=instead)
 
 
+def claim(name: str, *, from_record: bool = False) -> Shown:
+    """A claim by its name, for a notebook's cell."""
+    return show(named(name), from_record=from_record)
+
+
 def measure(name: str) -> Record:
     """A record of what one claim draws, made on the GPU at hand."""
-    claim = named(name)
-    assert isinstance(claim.view, View)
-    return compare.measure(claim.suite, rounds=_ROUNDS, seconds=_SECONDS, only=claim.view.takes, ways=claim.view.ways)
+    wanted = named(name)
+    assert isinstance(wanted.view, View)
+    return compare.measure(
+        wanted.suite, rounds=_ROUNDS, seconds=_SECONDS, only=wanted.view.takes, ways=wanted.view.ways
+    )
 
 
 def _found(claim: Claim, record: Record, *, here: bool = False, instead: str = "") -> Shown:

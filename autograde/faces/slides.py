@@ -52,16 +52,21 @@ class Slide:
 
     def save(self, file: Path) -> None:
         """Write it; the suffix, .png or .svg, tells the format."""
-        figure = self._figure()
         file.parent.mkdir(parents=True, exist_ok=True)
-        if file.suffix != ".svg":
-            figure.savefig(file, dpi=_DPI, metadata={"Title": self.title, "Description": self.alt})
-            return
+        if file.suffix == ".svg":
+            file.write_text(self.svg(), encoding="utf-8")
+        else:
+            self._figure().savefig(file, dpi=_DPI, metadata={"Title": self.title, "Description": self.alt})
+
+    def svg(self) -> str:
+        """It as an SVG that scales to the width that there is, its words as its label."""
         text = io.StringIO()
-        with mpl.rc_context({"svg.hashsalt": "convladder"}):
-            figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
-        named = f'<svg role="img" aria-label="{escape(self.alt)}" '
-        file.write_text(text.getvalue().replace("<svg ", named, 1), encoding="utf-8")
+        with mpl.rc_context({"svg.hashsalt": self.title}):  # a page has several: equal ids would be the first one's
+            self._figure().savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Title": self.title})
+        drawn = text.getvalue()
+        return drawn[drawn.index("<svg ") :].replace(
+            "<svg ", f'<svg role="img" aria-label="{escape(self.alt)}" style="max-width:100%;height:auto" ', 1
+        )
 
     def _figure(self) -> Figure:
         figure = Figure(figsize=_SIZE, facecolor="white")
