@@ -60,12 +60,12 @@ def test_the_lecture_on_accesses_has_these_sectors(s: int, first: int, sectors: 
     assert "load of x" in repr(ran)
 
 
-def test_what_goes_wrong_is_escaped_on_the_page() -> None:
-    text = "//@ launch k grid=1 block=1\n__global__ void k(float* y) { y[9] = 1; } // <b>"
-    shown = demo.run(text, "y=float[4]:out")._repr_html_()
-    assert "out-of-bounds" in shown
-    assert "<b>&lt;" not in shown
-    assert "&lt;b&gt;" in shown
+def test_what_goes_wrong_is_told_and_what_is_printed_is_escaped() -> None:
+    text = '//@ launch k grid=1 block=1\n__global__ void k(float* y) { printf("<i>"); y[9] = 1; }'
+    shown = str(demo.run(text, "y=float[4]:out")._repr_html_())
+    assert "✗ line 2: out-of-bounds" in shown
+    assert "&lt;i&gt;" in shown
+    assert "<i>" not in shown
 
 
 def test_no_demo_gives_an_answer_away() -> None:
