@@ -7,6 +7,7 @@ that run before, and how the weights become CSR.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,15 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from . import gpu, plan
+from . import gpu, plan, resources
 from .compiler import DEFAULT_ARCH
 from .errors import ArgumentError, BackendError, GeometryError, PlanError
 from .launch import Backend, Module, Ready, compile_cuda, out
 from .layouts import ConvGeometry, csr
 from .occupancy import limits_of
+from .resources import Resources
 from .result import LaunchResult
 
 _FOLDER = Path(__file__).parent / "ladder"
+
+#: What rungs take of a GPU, where an installation has this in place of their texts.
+CARRIED = Path(__file__).parent / "records" / "rung_resources.json"
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,20 @@ def ladder_source(name: str) -> str:
         raise BackendError(
             f"the source of {name} does not come with this installation: it is in the repository"
         ) from None
+
+
+@cache
+def rung_resources(name: str, arch: str = "sm_90") -> Resources:
+    """What a rung's kernel takes of a GPU. Raises as ladder_source, and as resources.resources."""
+    try:
+        source = ladder_source(name)
+    except BackendError:
+        carried = json.loads(CARRIED.read_text(encoding="utf-8")) if CARRIED.is_file() else {}
+        if carried.get(name, {}).get("arch") != arch:
+            raise
+        return Resources(**carried[name])
+    (taken,) = resources.resources(source, arch, plan.parse(source).options()).values()
+    return taken
 
 
 def convolution_source(name: str) -> str:

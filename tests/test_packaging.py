@@ -30,7 +30,7 @@ def test_the_wheel_holds_every_module_rung_spec_and_record_and_nothing_else(whee
     packed = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
     assert {n.split("/")[0] for n in packed} == {"convladder"}
     for folder in ("kernels", "autograde"):
-        kinds = ("py", "cu", "toml", "j2", "css", "csv", "json")
+        kinds = ("py", "cu", "toml", "j2", "css", "csv", "json", "md")
         data = [p for kind in kinds for p in (ROOT / folder).rglob(f"*.{kind}")]
         assert data
         missing = {f"convladder/{p.relative_to(ROOT)}" for p in data} - packed

@@ -141,10 +141,10 @@ def build_demo(name: str, root: Path | None = None) -> NotebookNode:
 
 def answer_lines(lab: str, root: Path | None = None) -> set[str]:
     """The lines of a lab's answers, without spaces and comments, that are long enough to give one away."""
-    given = {_bare(_COMMENT.sub("", line)) for cell in build_lab(lab, root).cells for line in cell.source.splitlines()}
+    given = _bare("\n".join(cell.source for cell in build_lab(lab, root).cells))
     solved = solved_notebook(lab, root).cells
     lines = {_bare(_COMMENT.sub("", line)) for cell in solved for line in cell.source.splitlines()}
-    return {line for line in lines - given if len(line) >= DISTINCTIVE}
+    return {line for line in lines if len(line) >= DISTINCTIVE and line not in given}
 
 
 def serialise(notebook: NotebookNode) -> str:

@@ -113,7 +113,7 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
 
     The notebook's own kernels run as a plain child process: check your own work, grade other people's.
     """
-    from ..judge import judging, sandbox, spec, submission
+    from ..judge import judging, kernel_task, sandbox, spec, submission
     from . import terminal
 
     _require_device(on)
@@ -126,7 +126,7 @@ def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
         on=on,
         timing="counters",
         hidden=False,
-        secret=b"public",
+        secret=kernel_task.PUBLIC_SECRET,
         sandbox=sandbox.SandboxPolicy("none", gpu=on == "gpu"),
     )
     if as_json:
@@ -713,6 +713,19 @@ def build(only_check: bool) -> None:
         sys.exit(1 if stale else 0)
     for path in (*building.write(), mistakes.write()):
         click.echo(path)
+
+
+@main.command()
+@click.argument("dest", type=_FOLDER)
+@click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose points hold.")
+def release(dest: Path, course_file: Path | None) -> None:
+    """Make the students' bundle in DEST: labs and a wheel without answers and hidden cases; and your checklist."""
+    from ..course import course as courses
+    from ..course import release as releasing
+
+    for path in releasing.release(dest, course=courses.load(course_file) if course_file else None):
+        click.echo(path)
+    click.echo(f"No answer and no hidden case was found in it. What is left to do: {dest / 'CHECKLIST.md'}")
 
 
 @main.command()

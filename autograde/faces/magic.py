@@ -18,7 +18,7 @@ from ...kernels.errors import BackendError, ConvladderError
 from ...kernels.result import total
 from ..course import recorded
 from ..judge import check as checking
-from ..judge import sandbox, timing
+from ..judge import kernel_task, sandbox, timing
 from ..judge import spec as specs
 from ..judge.record import CheckRecord
 from ..judge.spec import ExplainTask, KernelTask, Spec, Task
@@ -27,7 +27,7 @@ from . import report, terminal, traffic
 from .lanes import LaneMap, lane_map, worst
 
 #: Names the seeds of the public inputs: students may know them.
-_PUBLIC = b"public"
+_PUBLIC = kernel_task.PUBLIC_SECRET
 
 
 class NotebookError(ConvladderError):

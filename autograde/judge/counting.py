@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from .problems import PROBLEMS
 from .spec import SpecError, Target, Threshold
 
 Numbers = dict[str, int | float]
+
+#: The counters of rungs on the public cases, in a student's installation (course.release writes it).
+CARRIED = Path(__file__).parents[1] / "records" / "rung_counters.json"
 
 
 def from_json(body: Mapping[str, Any]) -> Counters:
@@ -64,6 +69,8 @@ def rung_numbers(rung: str, problem: Problem, symbols: Mapping[str, int | float]
 
 @lru_cache(maxsize=256)
 def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float], ...], seed: int) -> Numbers:
+    if (counted := _carried().get(carried_key(rung, problem, symbols, seed))) is not None:
+        return counted
     instance = PROBLEMS[problem].instance(dict(symbols), np.random.default_rng(seed))
     parsed, module = _rung(rung)
     arrays: dict[str, Any] = {name: a.copy() for name, a in instance.inputs.items()}
@@ -73,6 +80,17 @@ def _rung_numbers(rung: str, problem: str, symbols: tuple[tuple[str, int | float
         if result.faults:
             raise FaultError(result.faults[0])
     return numbers([result.counters for _, result in results if result.counters is not None])
+
+
+def carried_key(rung: str, problem: str, symbols: Iterable[tuple[str, int | float]], seed: int) -> str:
+    """Under which a rung's counters on a case stand in CARRIED."""
+    return json.dumps([rung, problem, sorted(symbols), seed])
+
+
+@cache
+def _carried() -> dict[str, Numbers]:
+    """What a student's installation has in place of the rungs themselves, which are answers; elsewhere nothing."""
+    return json.loads(CARRIED.read_text(encoding="utf-8")) if CARRIED.is_file() else {}
 
 
 @cache

@@ -66,6 +66,10 @@ class Run:
         return next((c for c in self.cases if c.case.name == name), None)
 
 
+#: What seeds the data that a student's own checks see.
+PUBLIC_SECRET = b"public"
+
+
 def seed(secret: bytes, lab: str, task: str, case: str) -> int:
     """The seed of a case's data: the same for the whole class and in every regrade, unknown without the secret."""
     parts = [secret, *(t.encode() for t in (lab, task, case))]

@@ -33,9 +33,9 @@ import numpy as np
 
 from convladder.autograde import check, open_lab
 from convladder.autograde.faces import recorded_figures, runs
-from convladder.kernels import cudnn, gpu, occupancy, oracle, plan, resources
+from convladder.kernels import cudnn, gpu, occupancy, oracle
 from convladder.kernels.errors import BackendError
-from convladder.kernels.rungs import ladder_source
+from convladder.kernels.rungs import rung_resources
 
 open_lab("03_cudnn")
 
@@ -461,8 +461,7 @@ blocks = {"im2col": 128, "gemv": 128, "gemm_shared": 1024, "gemm_float4": 256, "
 print("Blocks at once on an H100 (132 SMs), by equation (10) and really:")
 print("kernel         threads  registers  shared  eq. 10   real  limited by")
 for name, block in blocks.items():
-    source = ladder_source(name)
-    (taken,) = resources.resources(source, "sm_90", plan.parse(source).options()).values()
+    taken = rung_resources(name, "sm_90")
     real, mine = occupancy.occupancy(taken, block), max_blocks(132, taken.registers, block, 65536)
     print(f"{name:14} {block:7} {taken.registers:10} {taken.shared_bytes:7} {mine:7} {132 * real.blocks:6}", end="  ")
     print(real.limited_by)
