@@ -93,6 +93,10 @@ def value(tree: ast.expr, symbols: Mapping[str, Value], text: str) -> Value:
 
 def _allow(node: ast.AST, text: str) -> None:
     match node:
+        case ast.Constant(value=v) if v is ...:
+            raise ExpressionError(f"{text!r} still has its dots: write a number or an expression in their place")
+        case ast.Tuple(elts=[ast.Constant(value=int()), ast.Constant(value=int())]):
+            raise ExpressionError(f"{text!r} is two numbers, where one is asked for; a decimal point is a point")
         case ast.Constant(value=v) if isinstance(v, int | float):
             return
         case ast.Name():

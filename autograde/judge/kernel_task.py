@@ -374,7 +374,7 @@ def _worst(value: str, launches: list[Counters], answer: Answer) -> tuple[str, d
         return said, dict(branch.__dict__)
     ops = [op for op in ("load", "store") if f"{op}_" in value]
     access = counting.most_wasteful(launches, ops[0] if len(ops) == 1 else "")
-    if access is None or not any(word in value for word in ("sectors", "bytes", "requests")):
+    if access is None or not any(word in value for word in ("sectors", "bytes")):
         return "", None
     said = (
         f". Most is wasted at{at_line(access.line, answer).removeprefix(',')}: each {access.op} of {access.array} "

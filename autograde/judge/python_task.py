@@ -174,6 +174,8 @@ def difference(expected: Any, value: Any) -> str:
         return _sequence_difference(expected, value, said)
     if expected is None or value is None:
         return "" if value is expected else said
+    if isinstance(value, bool) and type(expected) is int:
+        return f"{said}: a bool, where an int is asked for"
     if isinstance(expected, bool) or isinstance(value, bool):
         return "" if type(value) is type(expected) and value == expected else said
     if isinstance(expected, int) and isinstance(value, float):

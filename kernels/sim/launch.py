@@ -30,6 +30,8 @@ LAUNCH_BUDGET = 1 << 32
 #: "Technical Specifications per Compute Capability"), and that of an architecture that is not named here.
 SHARED_KIB = {"75": 64, "80": 163, "86": 99, "87": 163, "89": 99, "90": 227, "100": 227, "103": 227, "120": 99}
 OTHER_SHARED_KIB = 48
+#: Of it, what __shared__ arrays of known size may take: on every architecture ptxas refuses more.
+STATIC_SHARED_BYTES = 48 * 1024
 
 #: Local memory of a block's threads together, where warps wait for each other and so all have theirs at once.
 BLOCK_LOCAL_BYTES = 1 << 28
@@ -176,6 +178,11 @@ def plain_name(mangled: str) -> str:
 def _shared_bytes(program: Program, entry: Entry, dynamic: int) -> int:
     """Shared memory of a block."""
     own = entry.shared_layout.static_bytes
+    if own > STATIC_SHARED_BYTES:
+        raise LaunchError(
+            f"{entry.name}: its __shared__ arrays have {own} bytes, but a GPU allows {STATIC_SHARED_BYTES}: make them "
+            f"smaller, or declare one as `extern __shared__` and give its bytes at the launch, as shared=…"
+        )
     kib = SHARED_KIB.get(program.target.removeprefix("sm_").rstrip("af"), OTHER_SHARED_KIB)
     if own + dynamic > kib * 1024:
         raise LaunchError(

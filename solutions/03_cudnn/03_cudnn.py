@@ -58,7 +58,7 @@ open_lab("03_cudnn")
 #
 # The smallest example: $N = C = 1$, $H = 2$, $W = 3$ has strides $(6, 6, 3, 1)$ in NCHW: a row is 3 elements, an image 6.
 #
-# **Task `tensor_strides`, Python, about 4 lines.** Given `shape = (N, C, H, W)` and the layout `"nchw"` or `"nhwc"`, return the four strides, in elements, always in the order of $N, C, H, W$.
+# **Task `tensor_strides`, Python, about 4 lines.** Given `shape = (N, C, H, W)` and the layout `"nchw"` or `"nhwc"`, return a tuple of the four strides, in elements, always in the order of $N, C, H, W$.
 
 
 # %%

@@ -161,3 +161,54 @@ def test_the_solution_gets_full_marks_whatever_the_data(lab: str, seed: int, tmp
         f"{c.check}: {c.rationale}" for c in record.checks if not c.manual and not (c.passed and c.score == c.max)
     ]
     assert missed == []
+
+
+ROW_BLOCKS = """
+//@ launch pad grid=(cdiv(Wp, 32), cdiv(Hp, 4), N*C) block=(32, 4)
+__global__ void pad(const float* x, float* xp, int N, int C, int H, int W, int Hp, int Wp, int padh, int padw)
+{
+    int col = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 4 + threadIdx.y, plane = blockIdx.z;
+    if (col >= Wp || row >= Hp) return;
+    int h = row - padh, w = col - padw;
+    xp[(plane * Hp + row) * Wp + col] = h >= 0 && h < H && w >= 0 && w < W ? x[(plane * H + h) * W + w] : 0.0f;
+}
+"""
+TWO_KERNELS = """
+//@ launch clear grid=cdiv(N*C*Hp*Wp, 256) block=256 args=(xp, N*C*Hp*Wp)
+//@ launch copy grid=cdiv(N*C*H*W, 256) block=256 args=(x, xp, N*C*H*W, H, W, Hp, Wp, padh, padw)
+__global__ void clear(float* xp, int count)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) xp[i] = 0.0f;
+}
+__global__ void copy(const float* x, float* xp, int count, int H, int W, int Hp, int Wp, int padh, int padw)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) xp[(i / (H * W) * Hp + i / W % H + padh) * Wp + i % W + padw] = x[i];
+}
+"""
+RECTANGLES = """
+//@ launch csr grid=(cdiv(Q, 16), cdiv(P, 8), N*K) block=(16, 8)
+__global__ void csr(const float* xp, const int* rowptr, const int* col, const float* val, float* y,
+                    int C, int Hp, int Wp, int K, int P, int Q, int Uh, int Uw)
+{
+    int q = blockIdx.x * 16 + threadIdx.x, p = blockIdx.y * 8 + threadIdx.y, k = blockIdx.z % K, n = blockIdx.z / K;
+    if (p >= P || q >= Q) return;
+    const float* input = xp + n * C * Hp * Wp + p * Uh * Wp + q * Uw;
+    float sum = 0.0f;
+    for (int j = rowptr[k]; j < rowptr[k + 1]; j++) sum += val[j] * input[col[j]];
+    y[((n * K + k) * P + p) * Q + q] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [("pad", ROW_BLOCKS), ("pad", TWO_KERNELS), ("csr", RECTANGLES)],
+    ids=["rows of blocks", "a kernel for the zeros", "rectangles"],
+)
+def test_another_division_of_the_sparse_steps_loses_no_threshold(task: str, text: str, worker: Worker) -> None:
+    found = check.check_task(spec.load("04_sparse"), task, text, worker, secret=b"fairness")
+    lost = [f"{c.check}: {c.rationale}" for c in found if not (c.passed or c.check == "csr.target")]
+    assert lost == []
+    assert all(c.score > c.max / 2 for c in found if c.max)

@@ -78,6 +78,21 @@ def test_a_block_may_have_as_much_shared_memory_as_the_architecture_allows(engin
         sim.run(program, "k", (1, 1, 1), (1, 1, 1), [bytes(8), bytes(4)], shared=163 * 1024 + 1)
 
 
+LARGE = """extern "C" __global__ void k(int* y) {{ __shared__ int s[{words}]; int i = threadIdx.x;
+        s[i + {words} - 32] = i; __syncthreads(); y[i] = s[{words} - 1 - i]; }}"""
+
+
+def test_declared_shared_arrays_may_fill_48_kib(engine):
+    out = engine.run(LARGE.format(words=12288), 1, 32, {"y": np.zeros(32, I)})
+    assert (out.faults, out.arrays["y"].tolist()) == ([], list(range(31, -1, -1)))
+
+
+def test_more_than_48_kib_of_declared_shared_arrays_is_refused_as_ptxas_refuses_it(engine):
+    program = sim.load(engine.ptx(LARGE.format(words=12289)))
+    with pytest.raises(LaunchError, match=r"__shared__ arrays have 49156 bytes, but a GPU allows 49152"):
+        sim.run(program, "k", (1, 1, 1), (32, 1, 1), [bytes(8)])
+
+
 @pytest.mark.parametrize("threads", [1, 31, 64, 100])
 def test_barriers_count_votes(engine, threads):
     source = """extern "C" __global__ void k(int* y, int n) { int i = threadIdx.x;
