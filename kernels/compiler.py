@@ -54,7 +54,7 @@ def diagnostics(log: str) -> tuple[Diagnostic, ...]:
         Diagnostic(
             line=int(m["line"]) if m["file"].endswith(SOURCE_NAME) else 0,
             severity="error" if "error" in m["severity"] else m["severity"],
-            message=m["text"].strip(),
+            message=m["text"].strip() + _hint(m["text"]),
         )
         for m in _MESSAGE.finditer(log)
     )
@@ -89,7 +89,7 @@ def compile_error(log: str) -> CompileError:
         first = errors[0]
         where = f"line {first.line}: " if first.line else ""
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        message = f"{where}{first.message}{_hint(first.message)}{more}"
+        message = f"{where}{first.message}{more}"
     else:
         message = log.strip() or "the compiler rejected the source without a message"
     return CompileError(message, log, found)

@@ -48,6 +48,7 @@ KERNELS = {
     # name: (old, new, check that fails, what it says)
     "a missing semicolon": ("sum = 0.0f;", "sum = 0.0f", "compiles", 'expected a ";", line 10: `for (int c = 0'),
     "an unknown name": ("sum += x", "summ += x", "compiles", '"summ" is undefined, line 15: `summ += x'),
+    "a header of the host": ("__global__", "#include <stdio.h>\n__global__", "compiles", "printf is built in: remove"),
     "a parameter less": ("int U, int pad)", "int U)", "compiles", '"pad" is undefined'),
     "a parameter more": ("int pad)", "int pad, int more)", "compiles", "has 15 parameters, but the launch passes 14"),
     "an array for a number": ("int N, int C", "float* N, int C", "compiles", "The task passes (const float* x, const"),
