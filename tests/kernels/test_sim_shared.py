@@ -89,7 +89,7 @@ def test_declared_shared_arrays_may_fill_48_kib(engine):
 
 def test_more_than_48_kib_of_declared_shared_arrays_is_refused_as_ptxas_refuses_it(engine):
     program = sim.load(engine.ptx(LARGE.format(words=12289)))
-    with pytest.raises(LaunchError, match=r"__shared__ arrays have 49156 bytes, but a GPU allows 49152"):
+    with pytest.raises(LaunchError, match=r"declare 49156 bytes of shared memory, but a GPU allows 49152"):
         sim.run(program, "k", (1, 1, 1), (32, 1, 1), [bytes(8)])
 
 
