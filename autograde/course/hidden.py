@@ -45,7 +45,7 @@ def _kinds(spec: Spec, folder: Path) -> list[dict[str, Any]]:
     public = tomllib.loads((folder / f"{spec.lab}.toml").read_text(encoding="utf-8")).get("task", [])
     covered = {table["task"] for table in hidden}
     for task in public:
-        if task["kind"] in ("kernel", "python") and task["name"] not in covered and spec.graded:
+        if task["kind"] in ("kernel", "python", "generator") and task["name"] not in covered and spec.graded:
             hidden += [{"task": task["name"], **case} for case in task["case"]]
     return list(hidden)
 

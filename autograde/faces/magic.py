@@ -21,7 +21,7 @@ from ..judge import check as checking
 from ..judge import kernel_task, sandbox, timing
 from ..judge import spec as specs
 from ..judge.record import CheckRecord
-from ..judge.spec import ExplainTask, KernelTask, Spec, Task
+from ..judge.spec import ExplainTask, GeneratorTask, KernelTask, Spec, Task
 from ..judge.submission import Answer
 from . import report, terminal, traffic
 from .lanes import LaneMap, lane_map, worst
@@ -115,9 +115,8 @@ class Lab:
         task = self.task(name)
         if isinstance(task, ExplainTask):
             raise NotebookError(f"{name} is answered in words: write into its text cell.")
-        wanted = "cuda" if isinstance(task, KernelTask) else "answer"
-        if magic != wanted:
-            raise NotebookError(f"{name} is a {task.kind} task: its cell begins with %%{wanted} {name}.")
+        if magic != task.magic:
+            raise NotebookError(f"{name} is a {task.kind} task: its cell begins with %%{task.magic} {name}.")
         self.answers[name] = Answer(text)
         return task
 
@@ -310,7 +309,7 @@ def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
     """
     lab = _opened()
     chosen = lab.task(task)
-    if not isinstance(chosen, KernelTask):
+    if not isinstance(chosen, KernelTask) or isinstance(chosen, GeneratorTask):
         raise NotebookError(f"{task} is no kernel task: there is nothing to measure. Use check({task!r}).")
     if task not in lab.answers:
         raise NotebookError(_not_run(chosen))
@@ -349,8 +348,7 @@ def time_kernel(task: str) -> Timed:
 
 
 def _not_run(task: Task) -> str:
-    magic = "cuda" if isinstance(task, KernelTask) else "answer"
     return (
         f"{task.name}: its cell has not been run since this notebook's kernel started. "
-        f"Run the cell that begins with %%{magic} {task.name}, then this one again."
+        f"Run the cell that begins with %%{task.magic} {task.name}, then this one again."
     )

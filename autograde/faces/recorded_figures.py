@@ -14,7 +14,7 @@ from markupsafe import escape
 from matplotlib.figure import Figure
 
 from ...kernels import gpu, recorded
-from ...kernels.bench import claims, compare
+from ...kernels.bench import claims, codesize, compare
 from ...kernels.bench.cases import SPARSE_RUNGS
 from ...kernels.bench.tables import (
     CUDNN_FP32,
@@ -23,11 +23,13 @@ from ...kernels.bench.tables import (
     TILED,
     Record,
     Row,
+    Table,
     batches,
     best,
     layers_of,
     origin,
     speedups,
+    tables,
     timed,
     total_us,
     values,
@@ -68,11 +70,58 @@ class Verdicts:
         return f"<table>{head}{rows}</table><p>{escape(self.origin)}</p>"
 
 
+@dataclass(frozen=True, repr=False)
+class Tables:
+    """Tables of a record, and where it was made."""
+
+    found: Sequence[Table]
+    origin: str
+
+    def __repr__(self) -> str:
+        lines = [" | ".join(line) for table in self.found for line in ((table.title,), table.columns, *table.rows)]
+        return "\n".join([*lines, self.origin])
+
+    def _repr_html_(self) -> str:
+        return "".join(map(_html, self.found)) + f"<p>{escape(self.origin)}</p>"
+
+
+def _html(table: Table) -> str:
+    def line(cells: Sequence[str], kind: str) -> str:
+        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
+
+    rows = "".join(line(row, "td") for row in table.rows)
+    return f"<p>{escape(table.title)}</p><table>{line(table.columns, 'th')}{rows}</table>"
+
+
 def verdicts(suite: str, *claimed: str) -> Verdicts:
     """What the record of a suite says of claims: of those that hold one of these texts, or of all."""
     record = _record(suite)
-    told = [v for v in claims.verdicts(record) if not claimed or any(text in v.claim for text in claimed)]
+    made = codesize.verdicts(record) if suite == codesize.SUITE else claims.verdicts(record)
+    told = [v for v in made if not claimed or any(text in v.claim for text in claimed)]
     return Verdicts(told, f"Recorded: {origin(record)}")
+
+
+def code_against_data() -> Tables:
+    """What is recorded of generated kernels beside the best of data and of cuDNN; where nothing is, that it is not."""
+    if not recorded.load("codegen"):
+        return Tables((), "Not yet recorded: times of generated kernels beside the ladder's and cuDNN's.")
+    record = _record("codegen")
+    return Tables(tables(record), f"Recorded: {origin(record)}")
+
+
+def code_sizes(*operators: str) -> Picture:
+    """The machine code of generated kernels against the share of zeros, ours and the code-generation paper's."""
+    record = _record(codesize.SUITE)
+    found = compare.rows(record)
+    curves = {}
+    for operator in operators or codesize.OPERATORS[:2]:
+        here = [row for row in found if row["operator"] == operator]
+        curves[operator] = [(row["sparsity"], row["cubin_bytes"] / 1e3) for row in here]
+        curves[f"{operator}, paper"] = [(row["sparsity"], row["paper_cubin_kb"]) for row in here]
+    figure, axes = _axes()
+    _curves(axes, curves, "share of weights that are zero", "cubin, KB")
+    said = {name: ", ".join(f"{x:g}: {y:.0f} KB" for x, y in points) for name, points in curves.items()}
+    return _picture(figure, "Size of weights as code", said, record)
 
 
 def steps(layer: str) -> Picture:

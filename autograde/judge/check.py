@@ -2,6 +2,7 @@
 
     kernel   TASK.compiles -> TASK.runs -> TASK.correct -> TASK.hidden, TASK.counters.NAME…, TASK.target
     python   TASK.correct -> TASK.hidden
+    generator  as kernel: each case's text is made by the function, and judged by what it does
     number   TASK.prediction
     explain  TASK.explanation, which a person grades
 
@@ -20,14 +21,14 @@ from convladder.kernels import expression
 from convladder.kernels.errors import BackendError
 from convladder.kernels.expression import ExpressionError
 
-from . import counterexample, counting, kernel_task, lanes, measurement, python_task, score
+from . import counterexample, counting, generator_task, kernel_task, lanes, measurement, python_task, score
 from . import timing as measured
 from .kernel_task import Judgement
 from .measurement import Measurement
 from .record import CheckRecord
 from .sandbox import Worker
 from .score import PlannedCheck, Timing
-from .spec import ExplainTask, KernelTask, NumberTask, PythonTask, Spec, SpecError, Target, Task
+from .spec import ExplainTask, GeneratorTask, KernelTask, NumberTask, PythonTask, Spec, SpecError, Target, Task
 from .submission import Answer, written
 from .timing import Gain
 
@@ -71,6 +72,8 @@ def check_task(
     assert answer is not None or not checks
     if not checks or answer is None:
         return []
+    if isinstance(task, GeneratorTask):
+        return _check_generator(spec, task, answer, worker, checks, on, hidden, secret)
     if isinstance(task, KernelTask):
         if timing == "measured" and on != "gpu":
             raise BackendError('timing = "measured" needs a GPU: judge with on = "gpu"')
@@ -94,7 +97,7 @@ def measure_task(
     Raises SpecError where the task is no kernel or has no such case, SandboxError where no worker starts.
     """
     found = spec.task(task)
-    if not isinstance(found, KernelTask):
+    if not isinstance(found, KernelTask) or isinstance(found, GeneratorTask):
         raise SpecError(f"{task} is a {found.kind} task: only kernels are measured")
     public = [c.name for c in found.cases if not c.hidden]
     if case is not None and case not in public:
@@ -142,6 +145,26 @@ def _check_kernel(
         judged[f"counters.{t.name}"] = lambda t=t: pictured(kernel_task.threshold(task, t, result, answer))  # type: ignore[misc]
     if (goal := task.target) is not None:
         judged["target"] = lambda: _target(spec, task, goal, result, answer, worker, timing, secret, known)
+    return _in_order(task, checks, judged)
+
+
+def _check_generator(
+    spec: Spec, task: GeneratorTask, answer: Answer, worker: Worker, checks: list[PlannedCheck],
+    on: str, hidden: bool, secret: bytes,
+) -> list[CheckRecord]:  # fmt: skip
+    outcome = generator_task.run(spec.lab, task, answer, worker, on=on, secret=secret, hidden=hidden)
+    judged: dict[str, Callable[[], Judgement]] = {
+        "compiles": outcome.compiles, "runs": outcome.runs, "correct": outcome.correct, "hidden": outcome.hidden,
+    }  # fmt: skip
+    for t in task.counters:
+        judged[f"counters.{t.name}"] = lambda t=t: outcome.threshold(task, t)  # type: ignore[misc]
+    return _in_order(task, checks, judged)
+
+
+def _in_order(
+    task: KernelTask, checks: list[PlannedCheck], judged: Mapping[str, Callable[[], Judgement]]
+) -> list[CheckRecord]:
+    """The checks, up to one that the others need."""
     records: list[CheckRecord] = []
     failed = ""
     for check in checks:

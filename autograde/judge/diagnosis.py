@@ -104,7 +104,7 @@ def compare(output: Output, values: np.ndarray) -> Wrong | None:
 
 def same(values: np.ndarray, other: np.ndarray, output: Output) -> bool:
     """Whether two outputs are the same but for rounding; elements that were never written count as different."""
-    rounding = 1e-4 * float(np.abs(output.expected).max(initial=1.0)) if output.dtype == "<f4" else 0.0
+    rounding = output.likeness * float(np.abs(output.expected).max(initial=1.0)) if output.dtype == "<f4" else 0.0
     with np.errstate(invalid="ignore"):
         return bool((np.abs(values.astype(np.float64) - other) <= rounding).all())
 

@@ -16,7 +16,7 @@ from .check import check_task
 from .record import CheckRecord, SubmissionRecord
 from .sandbox import SandboxPolicy, Worker, open_worker
 from .score import Timing
-from .spec import KernelTask, PythonTask, Spec
+from .spec import GeneratorTask, KernelTask, PythonTask, Spec
 from .submission import Submission
 from .timing import Gain
 
@@ -68,7 +68,7 @@ def judge(
             if (known := kept.get(task.name)) is not None:
                 checks += known
                 continue
-            if isinstance(task, PythonTask):
+            if isinstance(task, PythonTask | GeneratorTask):
                 w.start("python")
             checks += check_task(
                 spec, task, submission.answers.get(task.name), w,

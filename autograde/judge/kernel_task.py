@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -86,12 +86,16 @@ def run(
     lab: str, task: KernelTask, answer: Answer, worker: Worker, *, on: str, secret: bytes, cases: list[Case]
 ) -> Run:  # fmt: skip
     """Compile a text once and run it on the cases, in their order, up to the first fault."""
+    return run_on(task, answer, worker, prepared(lab, task, secret, cases), on)
+
+
+def prepared(lab: str, task: KernelTask, secret: bytes, cases: Sequence[Case]) -> list[CaseRun]:
+    """The cases with their data."""
     seeds = [seed(secret, lab, task.name, c.name) for c in cases]
-    runs = [
+    return [
         CaseRun(c, _instance(task.problem.name, tuple(sorted(c.symbols.items())), drawn), drawn)
         for c, drawn in zip(cases, seeds, strict=True)
     ]
-    return run_on(task, answer, worker, runs, on)
 
 
 def run_on(

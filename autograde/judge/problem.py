@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class Output:
     expected: np.ndarray  # float64
     bound: np.ndarray  # float64, the largest |value - expected| that float32 arithmetic explains
     dtype: str = "<f4"
+    #: How near a known mistake's values must be for it to be named, relative to the largest expected one, at least 1
+    likeness: float = 1e-4
 
     def element(self, index: tuple[int, ...]) -> str:
         """`y[0,3,12,7]`."""
@@ -48,6 +50,8 @@ class Instance:
     outputs: list[Output]
     #: (what the student did, the output that it gives): computed only where a result is wrong
     mistakes: Callable[[], Iterator[tuple[str, np.ndarray]]] = field(default=lambda: iter(()))
+    #: What a generator is called with, by name: it makes the kernel of this case from it
+    given: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class Problem(ABC):
     declarations: ClassVar[Mapping[str, str]]
     required: ClassVar[tuple[str, ...]]
     optional: ClassVar[Mapping[str, int]] = {}
+    #: What a generator of this problem is called with: the names of Instance.given.
+    given: ClassVar[tuple[str, ...]] = ()
     #: The smallest value of a symbol where that is not 1.
     least: ClassVar[Mapping[str, int]] = {}
 

@@ -12,7 +12,7 @@ import numpy as np
 from .sandbox import Worker, WorkerError
 from .spec import Case, PythonTask
 from .submission import Answer
-from .values import Other, TooLarge, show, unpack
+from .values import MAX_TEXT, Other, TooLarge, show, unpack
 
 #: One call may take this long, in seconds; the reference takes microseconds.
 CALL_SECONDS = 2.0
@@ -59,37 +59,48 @@ def run(task: PythonTask, answer: Answer, worker: Worker, hidden: bool) -> Outco
 
 def _run(task: PythonTask, answer: Answer, worker: Worker, points: Sequence[tuple[Case, Mapping[str, Any]]]) -> Outcome:
     """What comes of these calls, in one process."""
-    arrays: list[np.ndarray] = []
-    request = {
-        "op": "python", "source": answer.source(), "function": task.function,
-        "calls": [_sent(call, arrays) for _, call in points], "seconds": CALL_SECONDS,
-    }  # fmt: skip
-    try:
-        (frame,) = worker.request("python", request, arrays, reply_bytes=_REPLY_BYTES)
-    except WorkerError as error:
-        return Outcome(broken=_why_no_answer(error, worker))
-    except ValueError:
-        return Outcome(broken="the worker sent more than one reply: does the cell write to files that it did not open?")
-    if frame.header.get("event") == "error":
-        return Outcome(broken=_definition_error(frame.header.get("error"), task, answer))
-    try:
-        values = [_value(item, frame.arrays) for item in frame.header["results"]]
-    except (KeyError, TypeError, ValueError):
-        return Outcome(
-            broken="the worker sent a reply that cannot be read: does the cell write to files that it did not open?"
-        )
+    values = called(task.function, answer, worker, [call for _, call in points])
+    if isinstance(values, str):
+        return Outcome(broken=values)
     reference = task.expected()
     failed = []
     for (case, call), (value, raised) in zip(points, values, strict=False):
         expected = reference(**call)
-        reason = _raised(raised, answer) if raised else difference(expected, value)
+        reason = raised or difference(expected, value)
         if reason:
             args = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in call.items()}
             evidence = {"args": args, "expected": show(expected), "returned": "" if raised else show(value)}
-            failed.append(Call(case.name, case.hidden, _shown(task.function, call), reason, evidence))
+            failed.append(Call(case.name, case.hidden, shown_call(task.function, call), reason, evidence))
     if len(values) < len(points) and not failed:
         return Outcome(broken="the values that it returns are too large to compare")
     return Outcome(failed=tuple(failed))
+
+
+def called(
+    function: str, answer: Answer, worker: Worker, calls: Sequence[Mapping[str, Any]], most_text: int = MAX_TEXT
+) -> str | list[tuple[Any, str]]:
+    """Of each call its value and "", or None and why there is none, up to where the process gave up.
+
+    A text alone says why the function cannot be called at all. most_text: characters, beyond which a text is cut.
+    """
+    arrays: list[np.ndarray] = []
+    request = {
+        "op": "python", "source": answer.source(), "function": function, "text": most_text,
+        "calls": [_sent(call, arrays) for call in calls], "seconds": CALL_SECONDS,
+    }  # fmt: skip
+    try:
+        (frame,) = worker.request("python", request, arrays, reply_bytes=_REPLY_BYTES)
+    except WorkerError as error:
+        return _why_no_answer(error, worker)
+    except ValueError:
+        return "the worker sent more than one reply: does the cell write to files that it did not open?"
+    if frame.header.get("event") == "error":
+        return _definition_error(frame.header.get("error"), function, answer)
+    try:
+        values = [_value(item, frame.arrays) for item in frame.header["results"]]
+    except (KeyError, TypeError, ValueError):
+        return "the worker sent a reply that cannot be read: does the cell write to files that it did not open?"
+    return [(value, _raised(raised, answer) if raised else "") for value, raised in values]
 
 
 def _sent(call: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def _sent(call: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
     return sent
 
 
-def _shown(function: str, call: Mapping[str, Any]) -> str:
+def shown_call(function: str, call: Mapping[str, Any]) -> str:
     """The call as text: an array whole where it is small, else its shape."""
     shown = (f"{k}={show(v, 120 if isinstance(v, np.ndarray) else 20)}" for k, v in call.items())
     return f"{function}({', '.join(shown)})"
@@ -131,9 +142,9 @@ def _why_no_answer(error: WorkerError, worker: Worker) -> str:
             return f"the process that ran it has ended ({error.detail}): does it call exit, or use too much memory?"
 
 
-def _definition_error(error: Any, task: PythonTask, answer: Answer) -> str:
+def _definition_error(error: Any, function: str, answer: Answer) -> str:
     if not isinstance(error, dict) or error.get("type") == "missing":
-        return f"{answer.where()} defines no function {task.function}: keep the line `def {task.function}(...)`"
+        return f"{answer.where()} defines no function {function}: keep the line `def {function}(...)`"
     if error.get("type") == "time":
         return f"{answer.where()} itself does not come to an end{_at_line(error, answer)}: does a loop never stop?"
     return f"{answer.where()} does not run: {error.get('type')}: {error.get('message')}{_at_line(error, answer)}"

@@ -93,7 +93,9 @@ def _parts(task: Task, hidden: bool) -> Iterator[tuple[str, str, Fraction]]:
     if isinstance(task, KernelTask):
         yield "compiles", "correctness", Fraction(0)
     if isinstance(task, KernelTask | PythonTask):
-        for check, part in _CORRECTNESS[task.kind, hidden and has_hidden(task)].items():
+        for check, part in _CORRECTNESS[
+            "kernel" if isinstance(task, KernelTask) else "python", hidden and has_hidden(task)
+        ].items():
             yield check, "correctness", part
     if isinstance(task, KernelTask):
         whole = sum(Fraction(t.weight) for t in task.counters)

@@ -17,7 +17,7 @@ not add up are SpecErrors, each naming file, place and fix.
 Every `[[task]]` has
 
     name = "direct"              # a Python identifier; the cell's name, and the first part of its checks' names
-    kind = "kernel"              # or "python", "number", "explain"
+    kind = "kernel"              # or "generator", "python", "number", "explain"
     title = "..."
     help = "Step 3"              # where in the lab to look; every check of the task repeats it
     share = {correctness = 3}    # weights: a category's points are divided over the tasks in proportion to them
@@ -54,6 +54,12 @@ A **kernel** task takes shares of correctness, counters and timing, and has
     tolerance = 0.05             # times, and values, as near as this to the base's or the target's count as equal to it
     says, help                   # optional
 
+A **generator** task is a Python function that returns a kernel's text, another one for each case: it takes shares of
+correctness and counters, the keys of a kernel task but `ladder` and the target, a problem that says what the function
+is called with (Instance.given), and
+
+    function = "generate"        # what the cell defines
+
 A **python** task takes a share of correctness, and has
 
     function = "source_index"    # what the cell defines
@@ -89,7 +95,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -118,6 +124,7 @@ MAX_CALLS = 20_000
 
 _SHARES = {
     "kernel": {"correctness", "counters", "timing"},
+    "generator": {"correctness", "counters"},
     "python": {"correctness"},
     "number": {"prediction"},
     "explain": {"explanation"},
@@ -150,6 +157,8 @@ class Task:
     share: Mapping[str, float]
 
     kind = ""
+    #: What its cell begins with.
+    magic = "answer"
 
 
 @dataclass(frozen=True)
@@ -201,9 +210,20 @@ class KernelTask(Task):
     measure_case: str
 
     kind = "kernel"
+    magic = "cuda"
 
     def case(self, name: str) -> Case:
         return next(c for c in self.cases if c.name == name)
+
+
+@dataclass(frozen=True)
+class GeneratorTask(KernelTask):
+    """A kernel task whose text is made for each case by a function of the student's."""
+
+    function: str
+
+    kind = "generator"
+    magic = "answer"
 
 
 @dataclass(frozen=True)
@@ -457,6 +477,8 @@ def _task(table: _Table, graded: bool, hidden: dict[str, list[_Table]], before: 
     task: Task
     if kind == "kernel":
         task = _kernel_task(table, common, hidden.get(name, []))
+    elif kind == "generator":
+        task = _generator_task(table, common, hidden.get(name, []))
     elif kind == "python":
         task = _python_task(table, common, hidden.get(name, []))
     elif kind == "number":
@@ -520,6 +542,15 @@ def _kernel_task(table: _Table, common: _Common, hidden: list[_Table]) -> Kernel
     return KernelTask(
         *common, problem, params, table.text("ladder", None), tuple(cases), counters, target, measured
     )  # fmt: skip
+
+
+def _generator_task(table: _Table, common: _Common, hidden: list[_Table]) -> GeneratorTask:
+    function, found = table.name("function"), _kernel_task(table, common, hidden)
+    if found.ladder or found.target:
+        raise table.error("a generator task has no `ladder` and no [task.target]: no rung is made for each case")
+    if not found.problem.given:
+        raise table.error(f"`problem` = {found.problem.name!r} does not say what a generator is called with")
+    return GeneratorTask(**{f.name: getattr(found, f.name) for f in fields(found)}, function=function)
 
 
 def _require_cases(table: _Table, cases: list[Case]) -> None:

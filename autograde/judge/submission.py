@@ -2,9 +2,9 @@
 
 A notebook is data here. Nothing in it is executed, and only the answer cells matter:
 
-    kernel task          a code cell whose first line is `%%cuda TASK`
-    python, number task  a code cell whose first line is `%%answer TASK`
-    explain task         a markdown cell whose nbgrader grade_id, or whose cell id, is TASK
+    kernel task                     a code cell whose first line is `%%cuda TASK`
+    python, generator, number task  a code cell whose first line is `%%answer TASK`
+    explain task                    a markdown cell whose nbgrader grade_id, or whose cell id, is TASK
 
 Everything else may be deleted, edited, executed or broken without any consequence.
 """
@@ -21,7 +21,7 @@ from typing import Any
 
 from convladder.kernels.errors import ConvladderError
 
-from .spec import ExplainTask, KernelTask, Spec, Task
+from .spec import ExplainTask, Spec, Task
 
 #: A notebook with pictures in its outputs has some megabytes.
 MAX_BYTES = 64 << 20
@@ -177,7 +177,7 @@ def _cell(number: int, cell: dict[str, Any]) -> _Cell:
 def _first_line(task: Task) -> str:
     if isinstance(task, ExplainTask):
         return f"answer {task.name}"
-    return f"%%cuda {task.name}" if isinstance(task, KernelTask) else f"%%answer {task.name}"
+    return f"%%{task.magic} {task.name}"
 
 
 def _answers(cells: list[_Cell], spec: Spec) -> tuple[dict[str, Answer], list[str]]:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # where nothing has loaded it, no value is one of its types
 #: Numbers in one returned value, arrays included.
 MAX_ITEMS = 100_000
 MAX_DEPTH = 6
-_MAX_TEXT = 2000
+#: Characters of a returned text, where a request does not say otherwise.
+MAX_TEXT = 2000
 #: Elements up to which an array is shown whole.
 _MAX_SHOWN = 16
 _MAX_BITS = 4096
@@ -48,17 +49,17 @@ class _Full(Exception):
     pass
 
 
-def pack(value: Any, arrays: list[np.ndarray]) -> Any:
-    """`value` as JSON; arrays are appended to `arrays` and named by their position there."""
+def pack(value: Any, arrays: list[np.ndarray], most_text: int = MAX_TEXT) -> Any:
+    """`value` as JSON; arrays are appended to `arrays` and named by their position there; texts are cut."""
     kept = len(arrays)
     try:
-        return _pack(value, arrays, [MAX_ITEMS], 0)
+        return _pack(value, arrays, [MAX_ITEMS], 0, most_text)
     except _Full:
         del arrays[kept:]
         return {"large": type(value).__name__}
 
 
-def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int) -> Any:
+def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, most_text: int) -> Any:
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:
         raise _Full
@@ -75,10 +76,10 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int) -> 
     if isinstance(value, float):
         return {"float": float(value).hex()}
     if isinstance(value, str):
-        return {"str": value[:_MAX_TEXT].encode(errors="replace").decode()}
+        return {"str": value[:most_text].encode(errors="replace").decode()}
     if isinstance(value, (tuple, list)):
         kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_pack(v, arrays, left, depth + 1) for v in value]}
+        return {kind: [_pack(v, arrays, left, depth + 1, most_text) for v in value]}
     if _is_array(value) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         left[0] -= value.size
         if left[0] < 0 or value.ndim > 8:

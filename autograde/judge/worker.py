@@ -22,7 +22,8 @@ the GPU too) or `python` (a function is defined and called). Requests and their 
         {event: "timed", times_us, calls, bandwidth_gbs, peak_gflops, facts, whole_call} + arrays: of the watched text
             the whole output of one run, and for every run the elements looked at and their values
         {event: "error", stage: "compile" | "gpu", ...} or {event: "end"}
-    {op: "python", source, function, calls: [{...}], seconds}    an argument {array: i} stands for the i-th array
+    {op: "python", source, function, calls: [{...}], seconds, text}    an argument {array: i} stands for the i-th array;
+            text: characters that a returned text may have (optional)
         {event: "error", stage: "define", error}
         {event: "results", results: [{value} | {error}], not_run} + arrays
 """
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 from .frames import Decoder, encode
-from .values import pack
+from .values import MAX_TEXT, pack
 
 #: A request: the source and its cases. The judge is trusted; this only stops a mistake from filling memory.
 _MAX_REQUEST = 1 << 30
@@ -319,7 +320,7 @@ class _TookTooLong(BaseException):
 
 def _run_python(request: dict[str, Any], given: list[np.ndarray], send: Callable[..., None]) -> None:
     names: dict[str, Any] = {"__name__": "__answer__", "__builtins__": __builtins__}
-    seconds = request["seconds"]
+    seconds, text = request["seconds"], request.get("text", MAX_TEXT)
     _, error = _guarded(lambda: exec(compile(request["source"], _ANSWER, "exec"), names), seconds)
     function = names.get(request["function"])
     if error is None and not callable(function):
@@ -333,7 +334,7 @@ def _run_python(request: dict[str, Any], given: list[np.ndarray], send: Callable
     for call in request["calls"]:
         arguments = {k: given[v["array"]].copy() if isinstance(v, dict) else v for k, v in call.items()}
         packed: list[np.ndarray] = []
-        value, error = _guarded(lambda a=arguments, p=packed: pack(function(**a), p), seconds)  # type: ignore[misc]
+        value, error = _guarded(lambda a=arguments, p=packed: pack(function(**a), p, text), seconds)  # type: ignore[misc]
         if error is None:
             size += len(json.dumps(value)) + sum(a.nbytes for a in packed)
             # Positions in `packed` become positions in the request's list.

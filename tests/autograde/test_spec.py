@@ -70,7 +70,7 @@ def test_a_case_is_found_by_a_prediction_from_counters(tmp_path: Path) -> None:
         ("minutes = 1", "minuets = 1\nminutes = 1", "`minuets` is not a key here: did you mean 'minutes'?"),
         ("correctness = 60", "correctness = 61", "add up to 101"),
         ("correctness = 60", "correctnes = 60", "did you mean 'correctness'?"),
-        ('kind = "number"', 'kind = "numbers"', "must be one of kernel, python, number, explain"),
+        ('kind = "number"', 'kind = "numbers"', "must be one of kernel, generator, python, number, explain"),
         ("share = {prediction = 1}", "", "prediction has 5 points, but no task has a share"),
         ("share = {prediction = 1}", "share = {timing = 1}", "a number task has no share of timing"),
         ("share = {prediction = 1}", "share = {prediction = -1}", "cannot be negative"),

@@ -51,7 +51,7 @@ class Pad(Problem):
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         N, C, Hp, Wp = self._shape(symbols)
         x = zero_mean(rng, N, C, int(symbols["H"]), int(symbols["W"]))
-        expected = _padded(x, int(symbols["padh"]), int(symbols["padw"])).astype(np.float64)
+        expected = padded(x, int(symbols["padh"]), int(symbols["padw"])).astype(np.float64)
         output = Output("xp", ("n", "c", "h", "w"), expected, np.zeros_like(expected))
         return Instance(
             {**symbols, "Hp": Hp, "Wp": Wp}, {"x": x}, [output], lambda: _pad_mistakes(x, symbols, expected.shape)
@@ -69,7 +69,7 @@ class Pad(Problem):
         return s["N"], s["C"], s["H"] + 2 * s["padh"], s["W"] + 2 * s["padw"]
 
 
-def _padded(x: np.ndarray, padh: int, padw: int) -> np.ndarray:
+def padded(x: np.ndarray, padh: int, padw: int) -> np.ndarray:
     return np.pad(x, ((0, 0), (0, 0), (padh, padh), (padw, padw)))
 
 
@@ -89,17 +89,17 @@ def _pad_mistakes(x: np.ndarray, symbols: Symbols, shape: Shape) -> Iterator[tup
         flat[: x.size] = x.reshape(-1)
         yield "the elements are copied one after another, as if there were no padding", flat.reshape(shape)
     if padh != padw:
-        moved = _padded(x, padw, padh)  # then cut or filled up to the right size
+        moved = padded(x, padw, padh)  # then cut or filled up to the right size
         swapped = np.zeros(shape)
         rows, columns = min(shape[2], moved.shape[2]), min(shape[3], moved.shape[3])
         swapped[:, :, :rows, :columns] = moved[:, :, :rows, :columns]
         yield "padh and padw are swapped", swapped
     if shape[0] * shape[1] > 1:
         first = np.broadcast_to(x[:1, :1], x.shape)
-        yield "the plane is left out of the index: all planes are copies of the first", _padded(first, padh, padw)
+        yield "the plane is left out of the index: all planes are copies of the first", padded(first, padh, padw)
 
 
-class _OfFilters(Problem):
+class OfFilters(Problem):
     """What the problems about sparse filters share: the geometry, and where the non-zeros stand."""
 
     declarations: ClassVar = {
@@ -157,12 +157,18 @@ class _OfFilters(Problem):
     def structure(self, symbols: Symbols, mask: np.ndarray, column: str) -> layouts.Csr:
         return layouts.csr(mask.astype(np.float32), 1, column, self.all_symbols(symbols))
 
+    def output(self, symbols: Symbols, mask: np.ndarray, xp: np.ndarray, val: np.ndarray) -> Output:
+        g, w = self.geometry(symbols), dense(mask, val)
+        y = oracle.conv2d(xp, w, g.stride, 0, g.dilation)
+        bound = oracle.bound(xp, w, g.stride, 0, g.dilation) * _fewer_terms(mask).reshape(-1, 1, 1)
+        return Output("y", ("n", "k", "p", "q"), y, bound)
 
-class Stretch(_OfFilters):
+
+class Stretch(OfFilters):
     """stretched[j] = (c*Hp + r*dil)*Wp + s*dil, where col[j] = (c*R + r)*S + s."""
 
     name = "stretch"
-    declarations: ClassVar = {**_OfFilters.declarations, "stretched": "int* stretched"}
+    declarations: ClassVar = {**OfFilters.declarations, "stretched": "int* stretched"}
 
     def size(self, symbols: Symbols) -> int:
         return int(symbols["nnz"]) + int(symbols["K"])
@@ -202,12 +208,12 @@ _COLUMN_MISTAKES: tuple[tuple[str, str, tuple[tuple[str, str | int], ...]], ...]
 )  # fmt: skip
 
 
-class SparseConv(_OfFilters):
+class SparseConv(OfFilters):
     """y[n,k,p,q] = sum over j in row k of val[j] * xp[n, col[j] + p U Wp + q U], columns stretched to xp."""
 
     name = "sparse_conv"
     declarations: ClassVar = {
-        **_OfFilters.declarations, "xp": "const float* xp", "val": "const float* val", "y": "float* y",
+        **OfFilters.declarations, "xp": "const float* xp", "val": "const float* val", "y": "float* y",
     }  # fmt: skip
 
     def size(self, symbols: Symbols) -> int:
@@ -218,10 +224,10 @@ class SparseConv(_OfFilters):
         g = self.geometry(symbols)
         mask = self.mask(symbols, rng)
         sparse = self.structure(symbols, mask, _STRETCHED)
-        xp = _padded(zero_mean(rng, *g.x_shape), *g.pad)
+        xp = padded(zero_mean(rng, *g.x_shape), *g.pad)
         val = zero_mean(rng, sparse.nnz)
         inputs = {"xp": xp, "rowptr": sparse.rowptr, "col": sparse.col, "val": val}
-        outputs = [self._output(symbols, mask, xp, val)]
+        outputs = [self.output(symbols, mask, xp, val)]
         return Instance(self.all_symbols(symbols), inputs, outputs, lambda: _row_mistakes(inputs, g))
 
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
@@ -254,7 +260,7 @@ class SparseConv(_OfFilters):
         return 4.0 * moved, 2.0 * g.N * g.P * g.Q * nnz
 
     def expected(self, symbols: Symbols, inputs: Mapping[str, np.ndarray]) -> list[Output]:
-        return [self._output(symbols, self._timed_mask(symbols), inputs["xp"], inputs["val"])]
+        return [self.output(symbols, self._timed_mask(symbols), inputs["xp"], inputs["val"])]
 
     def expected_at(
         self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
@@ -276,12 +282,6 @@ class SparseConv(_OfFilters):
     def _timed_mask(self, symbols: Symbols) -> np.ndarray:
         return _fixed_mask(tuple(sorted(symbols.items())))
 
-    def _output(self, symbols: Symbols, mask: np.ndarray, xp: np.ndarray, val: np.ndarray) -> Output:
-        g, w = self.geometry(symbols), _dense(mask, val)
-        y = oracle.conv2d(xp, w, g.stride, 0, g.dilation)
-        bound = oracle.bound(xp, w, g.stride, 0, g.dilation) * _fewer_terms(mask).reshape(-1, 1, 1)
-        return Output("y", ("n", "k", "p", "q"), y, bound)
-
 
 @lru_cache(maxsize=8)
 def _fixed_mask(symbols: tuple[tuple[str, int | float], ...]) -> np.ndarray:
@@ -289,7 +289,7 @@ def _fixed_mask(symbols: tuple[tuple[str, int | float], ...]) -> np.ndarray:
     return SparseConv().mask(dict(symbols), np.random.default_rng(0))
 
 
-def _dense(mask: np.ndarray, val: np.ndarray) -> np.ndarray:
+def dense(mask: np.ndarray, val: np.ndarray) -> np.ndarray:
     w = np.zeros(mask.shape, np.float32)
     w[mask] = val
     return w
