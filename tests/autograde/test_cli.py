@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -308,6 +309,8 @@ def test_two_graders_of_one_class_leave_one_whole_class(submissions: Path, tmp_p
 
 
 def test_an_interrupted_grader_says_how_to_go_on(submissions: Path, tmp_path: Path) -> None:
+    for i in range(20):  # more than can be judged before the interrupt, however busy the machine is
+        shutil.copytree(submissions / "ada", submissions / f"ada{i}")
     out = tmp_path / "out"
     command = [sys.executable, "-m", "convladder.autograde.faces.cli", "grade", LAB, "--submissions", str(submissions),
                "--out", str(out), "--no-sandbox", "--workers", "1"]  # fmt: skip

@@ -92,7 +92,7 @@ def test_graded_cells_are_short(lab: str) -> None:
 
 def test_every_task_has_three_hints_or_is_a_number(lab: str) -> None:
     counted = prose(lab).count("<summary>Hint ")
-    wanted = 3 * sum(t.kind in ("kernel", "python") for t in spec.load(lab).tasks)
+    wanted = 3 * sum(t.kind in ("kernel", "python", "generator") for t in spec.load(lab).tasks)
     assert counted == wanted
 
 
