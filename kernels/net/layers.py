@@ -6,6 +6,7 @@ backward pass needs. Arrays are (N, C, H, W), or (N, K) behind the first fully c
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -31,7 +32,7 @@ class Way(Protocol):
     def weight_gradient(self, x: Array, dy: Array, g: ConvGeometry) -> Array: ...
 
 
-class Operation:
+class Operation(ABC):
     """A layer at work: `weights` are changed by training, `gradients` are theirs after the backward pass."""
 
     def __init__(self, xp: Any):
@@ -39,13 +40,13 @@ class Operation:
         self.weights: list[Array] = []
         self.gradients: list[Array] = []
 
+    @abstractmethod
     def forward(self, *inputs: Array) -> Array:
         """The output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward(self, dy: Array) -> tuple[Array, ...]:
         """The gradients of the loss by the inputs, from that by the output; those by the weights are kept."""
-        raise NotImplementedError
 
 
 class Convolution(Operation):
