@@ -46,7 +46,7 @@ lab: .venv/.ready  ## open the labs in JupyterLab
 	$(BIN)/jupyter labextension disable --level=sys_prefix @jupyterlab/apputils-extension:announcements  # no news prompt
 	$(BIN)/jupyter lab --notebook-dir=labs
 
-build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, and docs/mistakes.md
+build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, docs/mistakes.md and docs/answers/
 	$(BIN)/convladder build
 
 prove: .venv/.ready  ## the four proofs of every lab

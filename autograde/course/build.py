@@ -120,6 +120,11 @@ def solved_notebook(lab: str, root: Path | None = None, course: Course | None = 
     return notebook
 
 
+def cells(lab: str, root: Path | None = None) -> list[Cell]:
+    """The cells of a lab, each with its solved and its student's text, and what of it is the answer."""
+    return _read(lab, root, None)[0]
+
+
 def demos(root: Path | None = None) -> list[str]:
     """The lecture notebooks that have a source, by name."""
     return sorted(p.stem for p in (_solutions(root) / "demos").glob("*.py"))

@@ -27,7 +27,7 @@ from convladder.kernels.errors import ConvladderError
 from ..judge import counting, kernel_task
 from ..judge import spec as specs
 from ..judge.spec import Case, KernelTask, NumberTask, Spec, Target, Threshold
-from . import build
+from . import answer_key, build
 from .course import Course
 
 #: What of the sources no student's wheel holds.
@@ -152,16 +152,18 @@ def _compared(spec: Spec) -> Iterator[tuple[KernelTask | NumberTask, str, Case, 
 
 
 def leaks(bundle: Path, root: Path | None = None, course: Course | None = None) -> Iterator[Leak]:
-    """Lines of graded answers and hidden cases in the files of a bundle, those within its wheels too."""
+    """Lines of graded answers, of their reasoning and hidden cases in a bundle's files, those in its wheels too."""
     graded = [lab for lab in build.labs(root) if specs.load(lab).graded]
     answers = {line: lab for lab in graded for line in build.answer_lines(lab, root)}
     secret = _hidden_cases(root or build.ROOT)
+    reasons = {line: lab for lab in graded for line in answer_key.written_lines(lab, root)}
     for name, text in texts(bundle):
         if name.endswith(".hidden.toml") or "/ladder/" in name:
             yield Leak(name, "is no file for students")
         bare = re.sub(r"\s+", "", text)
         if not name.endswith(REFERENCES):
             yield from (Leak(name, f"an answer of {lab}: {line}") for line, lab in answers.items() if line in bare)
+        yield from (Leak(name, f"the answer key of {lab}: {line}") for line, lab in reasons.items() if line in bare)
         yield from (Leak(name, f"a hidden case: {line}") for line in secret if line in bare)
 
 

@@ -701,17 +701,17 @@ def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, 
 @main.command()
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where labs/ is stale.")
 def build(only_check: bool) -> None:
-    """Build labs/ from solutions/ and kernels/ladder/, and the page of what students get wrong."""
+    """Build labs/ from solutions/ and kernels/ladder/, and for instructors answer keys and what students get wrong."""
+    from ..course import answer_key, mistakes
     from ..course import build as building
-    from ..course import mistakes
 
     if only_check:
-        stale = [*building.stale(), *mistakes.stale()]
+        stale = [*building.stale(), *mistakes.stale(), *answer_key.stale()]
         for path in stale:
             click.echo(f"stale: {path}")
         click.echo("Run `convladder build` and commit." if stale else "labs/ is what its sources build.")
         sys.exit(1 if stale else 0)
-    for path in (*building.write(), mistakes.write()):
+    for path in (*building.write(), mistakes.write(), *answer_key.write()):
         click.echo(path)
 
 

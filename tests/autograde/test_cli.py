@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from convladder import __version__
-from convladder.autograde.course import build, mistakes
+from convladder.autograde.course import answer_key, build, mistakes
 from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import sandbox
 from convladder.kernels import gpu
@@ -353,6 +353,7 @@ def test_a_stale_lab_is_named_and_fails_the_check(monkeypatch: pytest.MonkeyPatc
     assert "stale: labs/x.ipynb" in shown.output
     monkeypatch.setattr(build, "stale", list)
     monkeypatch.setattr(mistakes, "stale", list)
+    monkeypatch.setattr(answer_key, "stale", list)
     assert convladder("build", "--check").exit_code == 0
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from convladder.autograde.course import build, release
+from convladder.autograde.course import answer_key, build, release
 from convladder.autograde.faces.cli import main
 from convladder.autograde.judge import counting
 from convladder.kernels.rungs import ladder_source
 
+KEY = answer_key.reasoning("07_training")
 SCRIPT = Path(__file__).parent / "hardware" / "notebook.py"
 
 
@@ -65,6 +66,7 @@ def test_no_line_of_an_answer_is_in_it(bundle):
         ("notes.txt", ladder_source("direct_coalesced"), "an answer of 01_direct"),
         ("wheel/convladder/kernels/more.py", ladder_source("csr_tiled"), "an answer of 05_sparse_tiled"),
         ("01_direct.hidden.toml", "", "is no file for students"),
+        ("wheel/convladder/answers.md", "<p>" + KEY["predict_disk"], "the answer key of 07_training"),
         ("cases.toml", 'name  =  "two images, stride 2"', "a hidden case"),
     ],
 )
