@@ -27,7 +27,7 @@ _KEYS = ("task", "fails", "why")
 SOLVED = "ada"
 STUB = "bela"
 #: The students with a mistake, in the order of the files.
-_NAMES = (
+NAMES = (
     "carla", "david", "elena", "felix", "greta", "hugo", "ines", "jonas", "kira", "luis", "mara", "nils", "olga",
     "pavel", "quinn", "rosa", "simon", "tilda", "umar", "vera", "wim", "xenia", "yuri", "zoe", "anton", "bruno",
     "clara", "dario", "emil", "frida", "gustav", "hanna", "igor", "jana", "karl", "lena", "milan", "nora", "oskar",
@@ -78,9 +78,9 @@ def _class(lab: str, root: Path | None) -> Iterator[tuple[str, NotebookNode, str
     yield SOLVED, solved, "solved everything", ()
     yield STUB, build.build_lab(lab, root), "handed in the released notebook", None
     found = mistakes(lab, root)
-    if len(found) > len(_NAMES):
-        raise BuildError(found[-1].path, 1, f"there are {len(found)} mistakes and names for {len(_NAMES)} students")
-    for name, wrong in zip(_NAMES, found):
+    if len(found) > len(NAMES):
+        raise BuildError(found[-1].path, 1, f"there are {len(found)} mistakes and names for {len(NAMES)} students")
+    for name, wrong in zip(NAMES, found):
         yield name, _with_answer(solved, wrong), f"{wrong.path.name}: {wrong.why}", wrong.fails
 
 

@@ -90,7 +90,8 @@ check("predict_tile_loads")
 # tile is as long as the block has threads. Where the paper does not say something, the kernel does not do it. The launch, the window and the store are right.
 #
 # **Task `csr_paper`, debugging, about 6 lines.** The part between the two comments has six slips. Let the tools find them: two do not
-# compile, and for the others run the check, read what it reports, repair that, and run it again. Keep a list of what found what.
+# compile, and each of the other four has a report of its own. Run the check, repair what it reports and no more, and run it again: when the report changes, that slip is gone. The
+# first cases have whole tiles only, so what matters for a part of a tile comes later. Keep a list of what found what.
 
 # %%
 # %%cuda csr_paper
@@ -140,9 +141,9 @@ __global__ void csr_paper(const float* xp, const int* rowptr, const int* col, co
 //! stub csr_paper.buggy.cu
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>Fill in for yourself what each of the two arrays holds at place t after the load: which non-zero of which filter? The list of the block's filter begins at row_start.</details>
-# <details><summary>Hint 2</summary>Give every thread of a block of 32 by 4 its number t. Which numbers come twice, and which never? With which shape of block would nobody have noticed?</details>
-# <details><summary>Hint 3</summary>The inner loop walks over the tile that is loaded, not over the whole row, and its last pass is the end of the tile or of the row, whichever comes first. So must the load stop there: behind the last row there is nothing to read.</details>
+# <details><summary>Hint 1</summary>Give every thread of a block of 32 by 4 its number t. Which numbers come twice, and which never? With which shape of block would nobody have noticed?</details>
+# <details><summary>Hint 2</summary>The inner loop walks over the tile that is loaded, not over the whole row, and its last pass is the end of the tile or of the row, whichever comes first. So must the load stop there: behind the last row there is nothing to read.</details>
+# <details><summary>Hint 3</summary>Fill in for yourself what each of the two arrays holds at place t after the load: which non-zero of which filter? The list of the block's filter begins at row_start.</details>
 
 # %%
 check("csr_paper")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from convladder.autograde.course.steadiness import base_answer
 from convladder.autograde.faces import figures, recorded_figures
 from convladder.autograde.judge import check_task, counting, diagnosis, measure_task, open_worker, spec
 from convladder.autograde.judge.kernel_task import case_symbols
+from convladder.autograde.judge.sandbox import Worker
 from convladder.autograde.judge.spec import ExplainTask, KernelTask, NumberTask
 from convladder.kernels import compile_cuda, expression, gpu, out, plan, recorded
 from convladder.kernels.bench.cases import Case, cases
@@ -36,6 +37,12 @@ def expected(lab: str, task: str) -> float:
     found = SPECS[lab].task(task)
     assert isinstance(found, NumberTask)
     return float(expression.evaluate(found.formula, found.symbols))
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with open_worker("none") as opened:
+        yield opened
 
 
 @pytest.fixture(params=SPECS)
@@ -113,10 +120,9 @@ def solved() -> dict[str, str]:
     return {c.id: c.source for c in build.solved_notebook(TILED).cells}
 
 
-def test_tiles_take_two_of_three_global_requests_away(solved: dict[str, str]) -> None:
-    with open_worker("none") as worker:
-        text = solved["csr_tiled"].partition("\n")[2]
-        tiled = measure_task(SPECS[TILED], "csr_tiled", text, worker, secret=b"public").totals
+def test_tiles_take_two_of_three_global_requests_away(solved: dict[str, str], worker: Worker) -> None:
+    text = solved["csr_tiled"].partition("\n")[2]
+    tiled = measure_task(SPECS[TILED], "csr_tiled", text, worker, secret=b"public").totals
     of_xp = 3072 * 6  # six warps a plane of 169 outputs
     assert tiled["load_requests"] == pytest.approx(18_800, abs=50)
     assert tiled["shared_requests"] == pytest.approx(2 * of_xp, rel=0.02)
@@ -133,6 +139,62 @@ def test_blocks_cut_to_the_plane_meet_the_threshold_that_blocks_of_128_miss() ->
     )
     assert 0.96 * limit > 16 * 192
     assert counted(TILED, "csr_tiled")["threads"] > 1.2 * limit
+
+
+#: The slips of the paper's listing that compile, in the order in which they are reported: what stands there, what must,
+#: and the report of the slip.
+SLIPS = (
+    (
+        "threadIdx.y * blockDim.y", "threadIdx.y * blockDim.x",
+        "uninitialised: thread (0, 0, 0) of block (0, 0, 0) reads element 44 of col_shared",
+    ),
+    (
+        "j < row_end - row_start;", "j < min(tile_size, row_end - tile_start);",
+        "out-of-bounds: thread (0, 0, 0) of block (0, 0, 0) reads element 128 of col_shared",
+    ),
+    ("if (true)", "if (tile_start + t < row_end)", "reads col[3], but col has 3 elements"),
+    ("[i * tile_size + t]", "[tile_start + t]", "col and val are read from their beginning"),
+)  # fmt: skip
+LISTING = """
+    int t = threadIdx.y * blockDim.y + threadIdx.x;
+    for (int i = 0; row_start + i * tile_size < row_end; i++) {
+        int tile_start = row_start + i * tile_size;
+        if (true) {
+            col_shared[t] = col[i * tile_size + t];
+            value_shared[t] = val[i * tile_size + t];
+        }
+        __syncthreads();
+        for (int j = 0; j < row_end - row_start; j++)
+            sum += value_shared[j] * input[col_shared[j]];
+        __syncthreads();
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    "repaired",
+    [
+        pytest.param(some, id=f"{some:04b}", marks=[] if some & (some + 1) == 0 else [pytest.mark.full])
+        for some in range(2 ** len(SLIPS))
+    ],
+)
+def test_the_listing_shows_one_slip_at_a_time_whichever_are_repaired(repaired: int, worker: Worker) -> None:
+    """Bit i of `repaired` says whether slip i is; the fast ones are repaired in the order of the reports."""
+    body, left = LISTING, []
+    for number, (slip, right, report) in enumerate(SLIPS):
+        assert slip in body
+        if repaired >> number & 1:
+            body = body.replace(slip, right)
+        else:
+            left.append(report)
+    given = (build.ROOT / "solutions" / TILED / "csr_paper.buggy.cu").read_text()
+    text = "".join([given.partition("// from the paper")[0], body, given.partition("// until here")[2]])
+    found = check_task(SPECS[TILED], "csr_paper", text, worker, hidden=False, secret=b"public")
+    failed = [c.rationale for c in found if c.passed is False]
+    if left:
+        assert left[0] in failed[0]
+    else:
+        assert failed == []
 
 
 def test_larger_blocks_multiply_more_because_surplus_threads_do() -> None:
@@ -216,12 +278,11 @@ def test_verdicts_are_those_of_the_record() -> None:
     assert repr(found).count("Recorded: NVIDIA") == 1
 
 
-def test_a_base_rung_with_other_parameters_is_a_right_answer_to_its_task() -> None:
+def test_a_base_rung_with_other_parameters_is_a_right_answer_to_its_task(worker: Worker) -> None:
     task = SPECS[TILED].task("csr_spanning")
     assert isinstance(task, KernelTask)
     assert task.target is not None
-    with open_worker("none") as worker:
-        found = check_task(SPECS[TILED], task, base_answer(task.target.base), worker, hidden=False, secret=b"public")
+    found = check_task(SPECS[TILED], task, base_answer(task.target.base), worker, hidden=False, secret=b"public")
     assert {c.check: c.passed for c in found if c.check.endswith((".runs", ".correct"))} == {
         "csr_spanning.runs": True, "csr_spanning.correct": True,
     }  # fmt: skip
@@ -265,9 +326,8 @@ def test_crossover_is_shown_as_recorded_where_the_rungs_are_missing(monkeypatch:
         ("print('x' * 10**7)", "prints more than"),
     ],
 )
-def test_a_matrix_in_another_form_is_refused_in_words(returned: str, says: str) -> None:
+def test_a_matrix_in_another_form_is_refused_in_words(returned: str, says: str, worker: Worker) -> None:
     text = f"import numpy as np\ndef to_csr(a):\n    return {returned}\n"
-    with open_worker("none") as worker:
-        first = check_task(SPECS["04_sparse"], "to_csr", text, worker, hidden=False)[0]
+    first = check_task(SPECS["04_sparse"], "to_csr", text, worker, hidden=False)[0]
     assert first.passed is False
     assert says in first.rationale

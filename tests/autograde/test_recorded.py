@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from convladder.autograde.course import recorded
+from convladder.autograde.course import recorded, sample
 from convladder.autograde.course.recorded import RecordedError
 from convladder.autograde.faces import terminal
 from convladder.autograde.judge import spec
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
-from convladder.autograde.judge.spec import KernelTask
+from convladder.autograde.judge.spec import ExplainTask, KernelTask
 
 EVIDENCE = {
     "form": "measured", "device": {"device": "a device of tests"}, "device_before": {"clocks.sm": "1980 MHz"},
@@ -54,16 +55,43 @@ def test_recorded_grades_are_shown_as_such_beside_live_ones(tmp_path: Path) -> N
     assert "20, 4  conv" in shown
 
 
-def test_the_recorded_timing_of_lab_1_was_steady_and_is_of_its_present_rungs() -> None:
-    kept = json.loads((recorded.folder() / "01_direct.timing.json").read_text())
-    task = spec.load("01_direct").task("direct_coalesced")
-    assert isinstance(task, KernelTask)
-    assert task.target is not None
-    found = kept["tasks"]["direct_coalesced"]
-    assert (found["base_rung"], found["target_rung"]) == (task.target.base, task.target.target)
-    assert [run["share"] for run in found["solved"]] == [1.0] * 20
-    assert [run["share"] for run in found["base"]] == [0.0] * 20
-    assert found["gain"]["low"] >= 1.5
+def of_labs(what: str) -> list[Any]:
+    """Every committed record of this kind, by its lab."""
+    kept = {path.name.removesuffix(f".{what}.json"): path for path in sorted(recorded.folder().glob(f"*.{what}.json"))}
+    return [pytest.param(lab, json.loads(path.read_text(encoding="utf-8")), id=lab) for lab, path in kept.items()]
+
+
+@pytest.mark.parametrize(("lab", "kept"), of_labs("timing"))
+def test_a_recorded_timing_was_steady_and_is_of_the_present_targets(lab: str, kept: dict[str, Any]) -> None:
+    targets = {t.name: t.target for t in spec.load(lab).tasks if isinstance(t, KernelTask) and t.target}
+    assert "NVIDIA" in kept["device"]["device"]
+    for task, found in kept["tasks"].items():
+        assert (found["base_rung"], found["target_rung"]) == (targets[task].base, targets[task].target)
+        if found["gain"]["timed"]:
+            assert found["gain"]["low"] >= 1.5
+            assert {run["share"] for run in found["solved"]} == {1.0}
+            assert {run["share"] for run in found["base"]} == {0.0}
+
+
+@pytest.mark.parametrize(("lab", "kept"), of_labs("notebook"))
+def test_a_recorded_notebook_ran_through_and_passed_every_check(lab: str, kept: dict[str, Any]) -> None:
+    assert "NVIDIA" in kept["device"]["device"]
+    assert kept["seconds"] <= 90
+    assert [cell["id"] for cell in kept["cells"] if "error" in cell] == []
+    tasks = [task.name for task in spec.load(lab).tasks if not isinstance(task, ExplainTask)]
+    assert [cell["id"] for cell in kept["cells"] if cell.get("passed")] == [f"{task}-check" for task in tasks]
+
+
+@pytest.mark.parametrize(("lab", "kept"), of_labs("class"))
+def test_a_class_on_a_gpu_failed_what_its_mistakes_fail_on_the_engine(lab: str, kept: dict[str, Any]) -> None:
+    """Targets apart: they are scored by times there, by counters here."""
+    known = {name: wrong.fails for name, wrong in zip(sample.NAMES, sample.mistakes(lab))}
+    assert kept["sandbox"] == "bwrap"
+    assert kept["students"].keys() >= {sample.SOLVED, sample.STUB}
+    for name in kept["students"].keys() - {sample.STUB}:
+        failed = {check for check, (_, _, passed) in kept["students"][name]["checks"].items() if passed is False}
+        fails = set(known.get(name, ()))
+        assert {c for c in failed ^ fails if not c.endswith(".target")} == set()
 
 
 def test_the_recorded_timing_is_told_in_one_line() -> None:
