@@ -487,11 +487,15 @@ _RECORDED_SUITES = (
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Also draw them (recorded suites); of engine: cost against threads.",
+    help="Also draw them: the slide of a recorded suite; of engine: cost against threads.",
 )
 @click.option("--recorded", is_flag=True, help="Show what is recorded of a suite; measure nothing.")
 @click.option("--keep", is_flag=True, help="Keep the record of a recorded suite with the package.")
-@click.option("--readme", type=_NOTEBOOK, help="Only rewrite what is recorded: in this README and the rungs' headers.")
+@click.option(
+    "--readme",
+    type=_NOTEBOOK,
+    help="Only rewrite what is recorded: this README, its docs/results.md, the rungs' headers.",
+)
 def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep: bool, readme: Path | None) -> None:
     """Measure what the engine or the judge costs on this machine, or the rungs against the libraries on its GPU.
 
@@ -504,7 +508,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         from . import gpu_bench
 
         if readme:
-            gpu_bench.rewrite_readme(readme, _console())
+            gpu_bench.rewrite_results(readme, _console())
         else:
             gpu_bench.run(suite, _console(), out=out, plot=plot, kept=recorded, keep=keep)
         return

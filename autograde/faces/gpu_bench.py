@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ...kernels import recorded
-from ...kernels.bench import claims, codesize, compare, headers, plots, readme, tables, training, training_results
-from ...kernels.bench.cases import SUITES
+from ...kernels.bench import claims, codesize, compare, headers, results, tables, training, training_results
 from ...kernels.errors import ArgumentError, BackendError
+from . import show
 from .terminal import print_whole
 
 #: Suites with a record of their own kind: what makes its tables, and what it says of the sources' claims.
@@ -26,16 +26,18 @@ _RESULTS: dict[str, tuple[Callable[[Any], Iterable[tables.Table]], Callable[[Any
 def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, kept: bool, keep: bool) -> None:
     """Measure a suite here, or take what is recorded of it; show it, and write what is asked for.
 
+    plot  the slide of the first claim of show.toml that stands on the suite
     Raises BackendError where there is no GPU and nothing is recorded, ArgumentError where nothing can be kept, or for
-    a suite without a picture.
+    a suite without a slide.
     """
     if keep and not recorded.is_repository():
         raise ArgumentError(
             "--keep writes into kernels/records of the repository, but convladder runs from an installation here: "
             "take --out FILE, or install it with `pip install -e` from the repository"
         )
-    if plot and suite in _RESULTS:
-        raise ArgumentError(f"the suite {suite} is not drawn")
+    drawn = next((claim for claim in show.claimed().values() if claim.suite == suite), None) if plot else None
+    if plot and drawn is None:
+        raise ArgumentError(f"no claim of show.toml draws the suite {suite}")
     records = recorded.load(suite) if kept else [_measured(suite, console)]
     if not records:
         raise BackendError(f"nothing is recorded of the suite {suite}: run `convladder bench {suite} --keep` on a GPU")
@@ -48,20 +50,24 @@ def run(suite: str, console: Console, *, out: Path | None, plot: Path | None, ke
         if out:
             recorded.save(record, out)
             console.print(f"written to {out}", soft_wrap=True)
-        if plot:
-            plots.save(record, plot)
+        if plot and drawn:
+            show.of_record(drawn, record, here=not kept).slide().save(plot)
             console.print(f"drawn into {plot}", soft_wrap=True)
 
 
-def rewrite_readme(file: Path, console: Console) -> None:
-    """Write the recorded results into a README, and the figures into the headers of the ladder beside it."""
-    records = {suite: found[0] for suite in (*SUITES, codesize.SUITE) if (found := recorded.load(suite))}
-    changed = readme.rewrite(file, records)
+def rewrite_results(file: Path, console: Console) -> None:
+    """Write what is recorded: a summary into a README, and beside it docs/results.md and the headers of the ladder."""
+    records = {suite: found[0] for suite in results.RECORDED if (found := recorded.load(suite))}
+    changed = results.rewrite(file, records)
     console.print(f"{file}: {'rewritten' if changed else 'unchanged'}, from {len(records)} recorded suites")
+    page = file.resolve().parent / "docs" / "results.md"
+    if page.parent.is_dir():
+        page.write_text(results.page(records), encoding="utf-8")
+        console.print(f"{page}: written", soft_wrap=True)
     ladder = file.resolve().parent / "kernels" / "ladder"
     if ladder.is_dir() and set(headers.SUITES) <= set(records):
         rungs = headers.rewrite(ladder, records)
-        console.print(f"{ladder}: {', '.join(rungs) or 'no header'} rewritten")
+        console.print(f"{ladder}: {', '.join(rungs) or 'no header'} rewritten", soft_wrap=True)
 
 
 def _measured(suite: str, console: Console) -> dict[str, Any]:

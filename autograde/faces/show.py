@@ -168,7 +168,7 @@ def show(claim: Claim, *, from_record: bool = False, wait_s: float = 120.0) -> S
     instead = ""
     if claim.can_be_measured and not from_record and gpu.available():
         try:
-            return _found(claim, live.attempt(measure, (claim.name,), wait_s), here=True)
+            return of_record(claim, live.attempt(measure, (claim.name,), wait_s), here=True)
         except BackendError as error:
             instead = str(error)
     records = recorded.load(claim.suite)
@@ -176,7 +176,7 @@ def show(claim: Claim, *, from_record: bool = False, wait_s: float = 120.0) -> S
         raise BackendError(
             f"nothing is recorded of {claim.suite}: run `convladder bench {claim.suite} --keep` on a GPU"
         )
-    return _found(claim, max(records, key=lambda record: str(record["date"])), instead=instead)
+    return of_record(claim, max(records, key=lambda record: str(record["date"])), instead=instead)
 
 
 def claim(name: str, *, from_record: bool = False) -> Shown:
@@ -193,7 +193,8 @@ def measure(name: str) -> Record:
     )
 
 
-def _found(claim: Claim, record: Record, *, here: bool = False, instead: str = "") -> Shown:
+def of_record(claim: Claim, record: Record, *, here: bool = False, instead: str = "") -> Shown:
+    """What a record of its suite shows of a claim."""
     chart = charts.chart(record, claim.view) if isinstance(claim.view, View) else charts.TRAINING[claim.view](record)
     told = (training_results if claim.suite == TRAINING else claims).verdicts(record)
     chosen = tuple(verdict for verdict in told if any(text in verdict.claim for text in claim.verdicts))

@@ -276,11 +276,6 @@ def losses(record: Record) -> str:
     return "; ".join(found)
 
 
-def networks_of(record: Record) -> Table:
-    """Of the suite `sparse`, what its networks came to."""
-    return _networks(rows(record))
-
-
 def _networks(rows: list[Row]) -> Table:
     """Each network's sparse layers together, and the geometric mean of the ratios of its layers."""
     ways = {
@@ -311,6 +306,11 @@ def _named_layers(rows: list[Row]) -> Iterator[tuple[str, list[list[Row]]]]:
         yield name, [here for layer, here in found.items() if not layer.endswith(" ungrouped")]
         if grouped:
             yield f"{name}, ungrouped", [here for layer, here in found.items() if layer not in grouped]
+
+
+def paper_layers(rows: list[Row]) -> list[list[Row]]:
+    """Every layer of the sparse paper's networks once, with its groups."""
+    return [here for name, layers in _named_layers(rows) if not name.endswith("ungrouped") for here in layers]
 
 
 def total_us(layers: list[list[Row]], ways: Iterable[str]) -> float:
@@ -375,8 +375,8 @@ _BESIDE_CODE = {
 def _code_of_networks(rows: list[Row]) -> Table:
     """Each network's layers together, and the geometric means of the ratios of the layers."""
     groups = dict(_named_layers(rows))
-    every = [here for name, layers in groups.items() if not name.endswith("ungrouped") for here in layers]
-    groups[f"layers with {MOSTLY_ZERO:.0%} zeros or more"] = [h for h in every if h[0]["sparsity"] >= MOSTLY_ZERO]
+    mostly_zero = [here for here in paper_layers(rows) if here[0]["sparsity"] >= MOSTLY_ZERO]
+    groups[f"layers with {MOSTLY_ZERO:.0%} zeros or more"] = mostly_zero
     lines = []
     for name, layers in groups.items():
         mine, sums = total_us(layers, (CODEGEN,)), [total_us(layers, ways) for ways in _BESIDE_CODE.values()]
@@ -430,5 +430,7 @@ def _images_to_pay(made_s: float, mine: Row, other: Row | None) -> str:
 
 
 def markdown(table: Table) -> str:
+    """A table; one without a title by itself."""
     lines = [" | ".join(row) for row in (table.columns, ("---",) * len(table.columns), *table.rows)]
-    return f"**{table.title}**\n\n" + "\n".join(f"| {line} |" for line in lines)
+    title = f"**{table.title}**\n\n" if table.title else ""
+    return title + "\n".join(f"| {line} |" for line in lines)

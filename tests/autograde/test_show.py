@@ -62,7 +62,7 @@ def test_what_a_claim_measures_on_a_gpu_is_all_that_it_shows(name):
     assert len(few) == len(wanted) > 0
     partial = {**record, "cases": few}
     assert charts.chart(partial, claim.view) == charts.chart(record, claim.view)
-    assert "Measured here" in show._found(claim, partial, here=True).alt
+    assert "Measured here" in show.of_record(claim, partial, here=True).alt
 
 
 def test_a_sum_over_a_network_takes_no_layer_twice():
