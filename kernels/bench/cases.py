@@ -12,6 +12,7 @@ codegen   every sparse layer of three networks: weights as code against the spar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,13 @@ SWEEP = (0.5, 0.7, 0.85, 0.95)
 #: Filters of the sweep in which cuDNN overtakes the rungs; its image, and that of every one of its filters, 3 x 3.
 FILTERS = (1, 4, 16, 64, 256)
 FILTERED: dict[str, Any] = {"N": 1, "C": 64, "H": 56, "W": 56, "R": 3, "S": 3}
+
+#: Sparse layers beyond the published ones: large images of so many channels that csr_staged takes them slab by slab.
+MANY_CHANNELS = tuple(
+    ConvGeometry(N=16, C=channels, H=size, W=size, K=128, R=3, S=3, pad=(1, 1))
+    for channels, size in ((512, 56), (384, 112))
+)
+MANY_CHANNELS_ZEROS = 0.9
 
 #: Networks whose layers are measured with uneven rows, and as code, too.
 UNEVEN = GENERATED = ("alexnet", "googlenet", "resnet50")
@@ -133,9 +141,14 @@ def _sparse() -> Iterator[Case]:
         yield _of_layer(layer, PAPER_BATCH, (*SPARSE_RUNGS, *libraries), "random")
         if layer.network in UNEVEN:
             yield _of_layer(layer, PAPER_BATCH, (*SPARSE_RUNGS[1:], *LOWERED_SPARSE), "uneven")
+    for g in MANY_CHANNELS:
+        name = f"{g.C}x{g.H}x{g.W}"
+        about: dict[str, str | int | float] = {"channels": name, "sparsity": MANY_CHANNELS_ZEROS, "batch": g.N}
+        nnz = round(math.prod(g.w_shape) * (1 - MANY_CHANNELS_ZEROS))
+        yield Case(name, g, (*SPARSE_RUNGS[1:], *libraries), nnz, "random", about=about)
     for layer in workloads.layers("alexnet"):
         alone = layer.ungrouped()
-        about: dict[str, str | int | float] = {"steps of": layer.name}
+        about = {"steps of": layer.name}
         yield Case(f"steps of {alone.name}", alone.batch(PAPER_BATCH), STEP_WAYS, alone.nnz, "random", about=about)
         size = alone.nnz / (1 - alone.sparsity)
         ways = (*BEST_SPARSE, *CUDNN[:2], "cublas batched")

@@ -234,7 +234,7 @@ def _page(records: Records) -> Iterator[str]:
         yield _ABOUT[suite]
         if reasons := held_down(record):
             yield f"The clocks were held down by: {reasons}."
-        yield from (markdown(table) for table in _tables(record))
+        yield from (markdown(table) for table in _tables(record) if table.rows)
         if suite == "sparse":
             yield f"cuDNN in strict FP32 is faster than every rung on {losses(record) or 'no layer'}."
 

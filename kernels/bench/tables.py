@@ -255,7 +255,20 @@ def _sparse(rows: list[Row]) -> Iterator[Table]:
             )  # fmt: skip
         yield Table(f"{NETWORKS.get(network, network)}, batch {values(rows, 'batch')[0]}", columns, tuple(lines))
     yield _networks(rows)
+    yield _many_channels(rows)
     yield _steps_table(rows)
+
+
+def _many_channels(rows: list[Row]) -> Table:
+    """Large images whose channels do not fit into shared memory at once, a row of each."""
+    ways = ("csr", *TILED, "csr_images", "csr_spanning", "csr_staged")
+    lines = []
+    for name in values(rows, "channels"):
+        here = timed(rows, channels=name)
+        libraries = [best(here, those) for those in (("cublas batched",), CUSPARSE, CUDNN_FP32)]
+        lines.append((name, *map(_ms, [best(here, (way,)) for way in ways]), *map(_ms, libraries)))
+    columns = ("image", *(f"{way}, ms" for way in ways), "cuBLAS batched", "cuSPARSE", "cuDNN FP32")
+    return Table("Large images of many channels, 128 filters 3×3, 90 % zeros, batch 16", columns, tuple(lines))
 
 
 def _steps_table(rows: list[Row]) -> Table:
