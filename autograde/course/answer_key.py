@@ -139,7 +139,7 @@ def _code(task: Task, cell: Cell) -> str:
     language = "cpp" if task.magic == "cuda" else "python"
     if cell.text.answer:
         return f"**Answer:**\n\n```{language}\n{_excerpt(cell.text.answer)}\n```"
-    old, new = (text.splitlines() for text in (cell.text.student, cell.text.solved))
+    old, new = (text.rstrip().splitlines() for text in (cell.text.student, cell.text.solved))
     changed = "\n".join(list(difflib.unified_diff(old, new, lineterm="", n=1))[2:])
     return f"**Answer:** what changes in the text that students are given.\n\n```diff\n{changed}\n```"
 
