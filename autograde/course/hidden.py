@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ..judge import spec as specs
-from ..judge.problem import TimedProblem
 from ..judge.spec import KernelTask, PythonTask, Spec
 
 #: Draws before a kind is given up and its own sizes are taken.
@@ -81,7 +80,7 @@ def _geometry(task: KernelTask, kind: Symbols, rng: np.random.Generator) -> Symb
     problem = task.problem
 
     def traits(symbols: Symbols) -> tuple[bool, ...]:
-        known = problem.all_symbols(symbols) if isinstance(problem, TimedProblem) else symbols
+        known = problem.all_symbols(symbols)
         sizes = [int(known[n]) for n in ("P", "Q", "H", "W", "n") if n in known]
         wide = "pad" in symbols and symbols["pad"] >= min(symbols["R"], symbols["S"])
         larger = "R" in symbols and symbols["R"] > symbols["H"]
@@ -89,7 +88,7 @@ def _geometry(task: KernelTask, kind: Symbols, rng: np.random.Generator) -> Symb
 
     def plane(symbols: Symbols) -> int:
         """Elements of one output plane: a grid that is too small for the kind must be too small for the case."""
-        known = problem.all_symbols(symbols) if isinstance(problem, TimedProblem) else symbols
+        known = problem.all_symbols(symbols)
         return math.prod(int(known[n]) for n in ("P", "Q") if n in known)
 
     def fits(symbols: Symbols) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -95,6 +95,10 @@ class Problem(ABC):
         if missing := [n for n in self.required if n not in symbols]:
             raise ValueError(f"`{missing[0]}` is missing: a {self.name} case sets {', '.join(self.required)}")
 
+    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
+        """A case's symbols and those that follow from them."""
+        return {**self.optional, **symbols}
+
     @abstractmethod
     def size(self, symbols: Symbols) -> int:
         """How much work a case is: cases are tried from the smallest to the largest."""
@@ -112,25 +116,26 @@ class Problem(ABC):
         return None
 
 
-@runtime_checkable
-class TimedProblem(Protocol):
-    """What a problem has besides if it can be timed, on cases too large for the engine."""
+class TimedProblem(Problem):
+    """A problem that can be timed, on cases too large for the engine."""
 
+    @abstractmethod
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
         """The shapes of the inputs whose float32 values are new in each run, and of the outputs."""
 
     def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
         """Inputs that are the same in each run: where the non-zeros of sparse weights stand."""
+        return {}
 
-    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
-        """A case's symbols and those that follow from them."""
-
+    @abstractmethod
     def work(self, symbols: Symbols) -> tuple[float, float]:
         """The fewest bytes that must be moved, and the operations that the definition asks for."""
 
+    @abstractmethod
     def expected(self, symbols: Symbols, inputs: Mapping[str, np.ndarray]) -> list[Output]:
         """Every expected output for these inputs, whose values have mean zero."""
 
+    @abstractmethod
     def expected_at(
         self, symbols: Symbols, inputs: Mapping[str, np.ndarray], elements: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:

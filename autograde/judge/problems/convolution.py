@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -12,10 +13,25 @@ from convladder.kernels import oracle
 from convladder.kernels.errors import GeometryError
 from convladder.kernels.layouts import ConvGeometry
 
-from ..problem import Instance, Output, Problem, Shape, Summand, Symbols, zero_mean
+from ..problem import Instance, Output, Shape, Summand, Symbols, TimedProblem, zero_mean
 
 
-class Conv2d(Problem):
+class OfConvolution(TimedProblem):
+    """What problems about the elements of a convolution share: its geometry, and the symbols that follow from it."""
+
+    @abstractmethod
+    def geometry(self, symbols: Symbols) -> ConvGeometry:
+        """The convolution of a case."""
+
+    def geometry_of(self, instance: Instance) -> ConvGeometry:
+        """The same, from the instance, which has more symbols than a case sets."""
+        return self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+
+    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
+        return {n: v for n, v in self.geometry(symbols).symbols().items() if n in self.declarations}
+
+
+class Conv2d(OfConvolution):
     """y[n,k,p,q] = sum over c, r, s of x[n, c, p U - pad + r dil, q U - pad + s dil] * w[k,c,r,s]."""
 
     name = "conv2d"
@@ -55,7 +71,7 @@ class Conv2d(Problem):
         return Instance(self.all_symbols(symbols), inputs, outputs, lambda: _conv_mistakes(x, w, g))
 
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
-        g = self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+        g = self.geometry_of(instance)
         n, k, p, q = index
         channels = g.C // g.groups
         found = []
@@ -69,12 +85,6 @@ class Conv2d(Problem):
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
         g = self.geometry(symbols)
         return {"x": g.x_shape, "w": g.w_shape}, {"y": g.y_shape}
-
-    def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
-        return {}
-
-    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
-        return {n: v for n, v in self.geometry(symbols).symbols().items() if n in self.declarations}
 
     def work(self, symbols: Symbols) -> tuple[float, float]:
         """Products with the padding are not asked for."""

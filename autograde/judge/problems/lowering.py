@@ -12,13 +12,14 @@ from convladder.kernels import oracle
 from convladder.kernels.errors import GeometryError
 from convladder.kernels.layouts import ConvGeometry, Pair
 
-from ..problem import Instance, Output, Problem, Shape, Summand, Symbols, zero_mean
+from ..problem import Instance, Output, Problem, Shape, Summand, Symbols, TimedProblem, zero_mean
+from .convolution import OfConvolution
 
 #: The tile of the lab's product; sums that leave out a last, smaller one are a typical mistake.
 _TILE = 32
 
 
-class Im2col(Problem):
+class Im2col(OfConvolution):
     """col[n, (c R + r) S + s, p Q + q] = x[n, c, p Uh - padh + r dilh, q Uw - padw + s dilw], 0 in the padding."""
 
     name = "im2col"
@@ -62,7 +63,7 @@ class Im2col(Problem):
         )
 
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
-        g = self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+        g = self.geometry_of(instance)
         n, c, row, column = _source(g, [np.array(i) for i in index])
         if not _inside(instance.inputs["x"], row, column):
             return []
@@ -71,12 +72,6 @@ class Im2col(Problem):
     def timed_shapes(self, symbols: Symbols) -> tuple[dict[str, Shape], dict[str, Shape]]:
         g = self.geometry(symbols)
         return {"x": g.x_shape}, {"col": _col_shape(g)}
-
-    def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
-        return {}
-
-    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
-        return {n: v for n, v in self.geometry(symbols).symbols().items() if n in self.declarations}
 
     def work(self, symbols: Symbols) -> tuple[float, float]:
         g = self.geometry(symbols)
@@ -206,7 +201,7 @@ class Turned(Problem):
         return int(symbols["GN"] * symbols["GK"] * symbols.get("GB", 1))
 
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
-        s = {**self.optional, **symbols}
+        s = self.all_symbols(symbols)
         rows = zero_mean(rng, *(int(s[n]) for n in ("GB", "GN", "GK")))
         col = rows.transpose(0, 2, 1).astype(np.float64)
         return Instance(s, {"rows": rows}, [Output("col", ("n", "l", "i"), col, np.zeros(col.shape))])
@@ -216,7 +211,7 @@ class Turned(Problem):
         return [Summand((("rows", (n, column, row)),))]
 
 
-class Product(Problem):
+class Product(TimedProblem):
     """c[n,m,i] = sum over l of a[group,m,l] * b[n,l,i]: one matrix product for each of GB images and groups."""
 
     name = "gemm"
@@ -230,9 +225,6 @@ class Product(Problem):
     optional: ClassVar = {"GB": 1, "groups": 1}
     #: Whether a row of b holds what belongs to one column of c.
     by_rows: ClassVar[bool] = False
-
-    def all_symbols(self, symbols: Symbols) -> dict[str, int | float]:
-        return {**self.optional, **symbols}
 
     def check(self, symbols: Symbols) -> None:
         super().check(symbols)
@@ -248,9 +240,6 @@ class Product(Problem):
         GM, GN, GK, GB, groups = (int(self.all_symbols(symbols)[n]) for n in ("GM", "GN", "GK", "GB", "groups"))
         b = (GB, GN, GK) if self.by_rows else (GB, GK, GN)
         return {"a": (groups, GM, GK), "b": b}, {"c": (GB, GM, GN)}
-
-    def timed_constants(self, symbols: Symbols) -> dict[str, np.ndarray]:
-        return {}
 
     def instance(self, symbols: Symbols, rng: np.random.Generator) -> Instance:
         shapes, _ = self.timed_shapes(symbols)

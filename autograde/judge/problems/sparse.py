@@ -16,7 +16,7 @@ import numpy as np
 from convladder.kernels import layouts, oracle, workloads
 from convladder.kernels.layouts import ConvGeometry
 
-from ..problem import Instance, Output, Problem, Shape, Summand, Symbols, zero_mean
+from ..problem import Instance, Output, Problem, Shape, Summand, Symbols, TimedProblem, zero_mean
 
 #: What the symbol `rows` of a case means: every weight alike; rows as unequal as log-normal numbers; one filter has
 #: all but one non-zero of each other filter.
@@ -208,7 +208,7 @@ _COLUMN_MISTAKES: tuple[tuple[str, str, tuple[tuple[str, str | int], ...]], ...]
 )  # fmt: skip
 
 
-class SparseConv(OfFilters):
+class SparseConv(OfFilters, TimedProblem):
     """y[n,k,p,q] = sum over j in row k of val[j] * xp[n, col[j] + p U Wp + q U], columns stretched to xp."""
 
     name = "sparse_conv"

@@ -43,7 +43,7 @@ class DataGradient(Conv2d):
         )
 
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
-        g = self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+        g = self.geometry_of(instance)
         n, c, h, w = index
         filters, channels = g.K // g.groups, g.C // g.groups
         found = []
@@ -88,7 +88,7 @@ class WeightGradient(Conv2d):
         )
 
     def summands(self, instance: Instance, output: str, index: tuple[int, ...]) -> list[Summand]:
-        g = self.geometry({k: v for k, v in instance.symbols.items() if k in self.required or k in self.optional})
+        g = self.geometry_of(instance)
         k, c, r, s = index
         c += k // (g.K // g.groups) * (g.C // g.groups)
         found = []
