@@ -50,14 +50,19 @@ def diagnostics(log: str) -> tuple[Diagnostic, ...]:
 
     A message about an included file keeps line 0: its line number would point at the wrong text.
     """
-    return tuple(
-        Diagnostic(
-            line=int(m["line"]) if m["file"].endswith(SOURCE_NAME) else 0,
-            severity="error" if "error" in m["severity"] else m["severity"],
-            message=m["text"].strip() + _hint(m["text"]),
+    found: list[Diagnostic] = []
+    hints = {""}
+    for m in _MESSAGE.finditer(log):
+        hint = _hint(m["text"], _quoted(log, m))
+        found.append(
+            Diagnostic(
+                line=int(m["line"]) if m["file"].endswith(SOURCE_NAME) else 0,
+                severity="error" if "error" in m["severity"] else m["severity"],
+                message=m["text"].strip() + (f" ({hint})" if hint not in hints else ""),
+            )
         )
-        for m in _MESSAGE.finditer(log)
-    )
+        hints.add(hint)  # one mistake makes several complaints: say what to do once
+    return tuple(found)
 
 
 #: What to write instead of a header of the host's C or C++ library, by what it is included for.
@@ -74,11 +79,29 @@ _INSTEAD = {
 _HOST_HEADERS = {header: advice for advice, headers in _INSTEAD.items() for header in headers.split()}
 
 
-def _hint(message: str) -> str:
-    """What to do about an error that students meet, in brackets."""
-    missing = re.search(r'cannot open source file "([^"]+)"', message)
-    advice = _HOST_HEADERS.get(missing[1]) if missing else None
-    return f" ({advice})" if advice else ""
+#: What to do about a complaint that a text for nvcc meets here, by words of it.
+_HOST_PARTS = {
+    "considered a host function": "write __global__ before a kernel, __device__ before a function that one calls; "
+    "leave the host's functions out, main too: arrays are made and copied for you, and a launch is a line "
+    "//@ launch NAME grid=(…) block=(…)",
+    "considered a host variable": "write __device__ or __constant__ before it, or constexpr for a constant",
+}
+#: A launch as CUDA C++ has it: its kernel.
+_CHEVRONS = re.compile(r"(\w+)\s*(?:<\w+>\s*)?<<<")
+
+
+def _hint(message: str, quoted: str) -> str:
+    """What to do about an error that students meet, or "". quoted: the line of the text that it is about."""
+    if launched := _CHEVRONS.search(quoted):
+        return f"in place of <<<…>>> write a line //@ launch {launched[1]} grid=(…) block=(…)"
+    if missing := re.search(r'cannot open source file "([^"]+)"', message):
+        return _HOST_HEADERS.get(missing[1], "")
+    return next((what for words, what in _HOST_PARTS.items() if words in message), "")
+
+
+def _quoted(log: str, message: re.Match[str]) -> str:
+    """The line of the source that the compiler quotes below a message."""
+    return log[message.end() + 1 :].partition("\n")[0]
 
 
 def compile_error(log: str) -> CompileError:

@@ -50,7 +50,9 @@ class CompileError(ConvladderError):
 
 
 class KernelNameError(ConvladderError, KeyError):
-    """The module has no kernel or symbol of that name."""
+    """The module has no kernel or symbol of that name; `line` is that of the `//@` line that asked for it, if any."""
+
+    line: int | None = None
 
     def __str__(self) -> str:  # KeyError would quote the message
         return str(self.args[0])
@@ -61,7 +63,12 @@ class LaunchError(ConvladderError, ValueError):
 
 
 class ArgumentError(ConvladderError, TypeError):
-    """The arguments do not match the kernel's parameters in number, kind, dtype, shape or order."""
+    """The arguments do not match the kernel's parameters in number, kind, dtype, shape or order.
+
+    `line` is that of the `//@` line that passes them, if one does.
+    """
+
+    line: int | None = None
 
 
 class GeometryError(ConvladderError, ValueError):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import expression
-from .errors import ArgumentError, GeometryError, LaunchError, PlanError
+from .errors import ArgumentError, GeometryError, KernelNameError, LaunchError, PlanError
 from .expression import ExpressionError, Value
 from .launch import Kernel, Module, Ready, launch, out, prepare
 from .result import LaunchResult
@@ -190,6 +190,9 @@ def run(
             result = launch(kernel, grid, block, args, shared=shared, check=check, budget=budget, observer=observer)
         except LaunchError as error:
             raise PlanError(str(error), line.line) from None
+        except ArgumentError as error:
+            error.line = line.line
+            raise
         results.append((line.kernel, result))
         if result.faults:
             break
@@ -271,8 +274,12 @@ def _evaluated_launch(
     default_args: Sequence[str] | None,
 ) -> tuple[Kernel, tuple[int, ...], tuple[int, ...], list[Any], int]:
     """A launch line as (kernel, grid, block, args, shared)."""
-    kernel = module[line.kernel]
-    args = _arguments(kernel, line, names, operands, default_args)
+    try:
+        kernel = module[line.kernel]
+        args = _arguments(kernel, line, names, operands, default_args)
+    except (KernelNameError, ArgumentError) as error:
+        error.line = line.line
+        raise
     grid = _dimensions("grid", line.grid, names, line.line)
     block = _dimensions("block", line.block, names, line.line)
     return kernel, grid, block, args, _integer(line.shared, names, line.line)

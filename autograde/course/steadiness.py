@@ -93,12 +93,12 @@ def base_answer(rung: str) -> Answer:
 
 
 def _short(record: CheckRecord) -> dict[str, Any]:
-    """A target's record without its single times."""
+    """A target's record without its single times. Without points, passing stands for all of them."""
     kept = ("medians_us", "base_over_target", "limit_us", "runs_in_a_sample", "checked", "form", "review")
     evidence = {key: record.evidence[key] for key in kept if key in record.evidence}
     interval = record.evidence.get("share", {})
     return {
-        "share": record.score / record.max if record.max else None, "passed": record.passed,
+        "share": record.score / record.max if record.max else float(bool(record.passed)), "passed": record.passed,
         "interval": [interval.get("low"), interval.get("high")], "attempts": len(record.evidence.get("attempts", [])),
         "rationale": record.rationale, **evidence,
     }  # fmt: skip

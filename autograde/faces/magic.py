@@ -233,48 +233,47 @@ def _show(what: Any) -> None:
 
 @dataclass
 class Compiled:
-    """What the compiler made of a cell: its kernels, or its complaints at the cell's own lines."""
+    """What came of a cell: its kernels, and what the compiler or a launch has to complain of, at the cell's lines."""
 
     kernels: Sequence[str] = ()
     complaints: Sequence[report.Complaint] = ()
     hint: str = ""
 
     def __repr__(self) -> str:
+        shown = [f"compiles: kernel {k}" for k in self.kernels]
         if self.complaints:
-            return terminal.as_text(terminal.complaints(self.complaints)).rstrip()
-        return "\n".join([*(f"compiles: kernel {k}" for k in self.kernels), *([self.hint] if self.hint else [])])
+            shown.append(terminal.as_text(terminal.complaints(self.complaints)).rstrip())
+        return "\n".join([*shown, *([self.hint] if self.hint else [])])
 
     def _repr_html_(self) -> str:
         return report.compiled_html(self.kernels, self.complaints, self.hint)
 
 
 def compiled(lab: Lab, name: str) -> Compiled:
-    """Compile a task's text in the worker, as the checks will."""
-    answer = lab.answers[name]
-    request: dict[str, Any] = {
-        "op": "kernel",
-        "source": answer.source(),
-        "default_args": [],
-        "on": "sim",
-        "budget": None,
-        "cases": [],
-    }
+    """Compile a task's text in the worker and try its launches on the smallest case, as the checks will."""
+    task, answer = lab.task(name), lab.answers[name]
+    assert isinstance(task, KernelTask)
+    request, arrays, reply_bytes = kernel_task.trial(lab.spec.lab, task, answer)
     try:
-        reply = [frame.header for frame in lab.worker.request("kernel", request, reply_bytes=0)]
+        reply = [f.header for f in lab.worker.request("kernel", request, arrays, reply_bytes=reply_bytes)]
     except sandbox.WorkerError as error:
-        return Compiled(complaints=[report.Complaint(f"The compiler did not come to an end: {error.detail}.")])
-    for event in reply:
-        if event["event"] == "error":
-            return Compiled(complaints=report.complaints(event, answer.source()))
+        reply = [f.header for f in error.frames]
+        if not reply:
+            return Compiled(complaints=[report.Complaint(f"The compiler did not come to an end: {error.detail}.")])
+    known = next((event["kernels"] for event in reply if event["event"] == "compiled"), [])
     declared = signature.kernels(answer.text)
-    kernels = [f"{k}({', '.join(map(str, declared.get(k, ())))})" for k in reply[0]["kernels"]]
+    kernels = [f"{k}({', '.join(map(str, declared.get(k, ())))})" for k in known]
+    failed = next((event for event in reply if event["event"] == "error"), None)
+    if failed is not None and not known:
+        return Compiled(complaints=report.complaints(failed, answer.source()))
     if not kernels:
-        hint = "There is no kernel in this cell: it is declared as __global__ void NAME(…)."
-    elif not plan.parse(answer.text).launches:
-        hint = f"It has no launch line yet: //@ launch {reply[0]['kernels'][0]} grid=(…) block=…"
-    else:
-        hint = ""
-    return Compiled(kernels, hint=hint)
+        return Compiled(hint="There is no kernel in this cell: it is declared as __global__ void NAME(…).")
+    if not plan.parse(answer.text).launches:
+        return Compiled(kernels, hint=f"It has no launch line yet: //@ launch {known[0]} grid=(…) block=…")
+    if failed is None:  # what the kernel does wrong when it runs is for check() to say
+        return Compiled(kernels)
+    said = {**failed, "message": f"{failed['message']}{kernel_task.passed(failed, task)}"}
+    return Compiled(kernels, report.complaints(said, answer.source()))
 
 
 # --- check and measure ---------------------------------------------------------------------------

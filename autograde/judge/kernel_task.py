@@ -26,6 +26,8 @@ from .submission import Answer
 
 #: Warp instructions of one launch on the engine. The largest case of a lab takes under a million.
 BUDGET = 20_000_000
+#: The same where a text is only tried: what the smallest case takes many times over.
+TRIAL_BUDGET = 200_000
 
 
 @dataclass
@@ -139,6 +141,13 @@ def _case_request(r: CaseRun, arrays: list[np.ndarray]) -> dict[str, Any]:
     return {"symbols": r.instance.symbols, "inputs": inputs, "outputs": outputs, "inouts": {}}
 
 
+def trial(lab: str, task: KernelTask, answer: Answer) -> tuple[dict[str, Any], list[np.ndarray], int]:
+    """What a worker needs to compile a text and to try its launches on the smallest case, and bytes of the reply."""
+    (r,) = prepared(lab, task, PUBLIC_SECRET, [next(c for c in task.cases if not c.hidden)])
+    request, arrays = _request(task, answer, [r], "sim", TRIAL_BUDGET)
+    return request, arrays, sum(4 * o.expected.size for o in r.instance.outputs)
+
+
 def trace_request(task: KernelTask, answer: Answer, r: CaseRun) -> tuple[dict[str, Any], list[np.ndarray]]:
     """What a worker needs to trace a text on one case, and its arrays."""
     arrays: list[np.ndarray] = []
@@ -214,7 +223,7 @@ def _read_error(
         r.error = message
     else:
         # A size of the grid depends on the case; a name or a list of parameters does not.
-        on_case = f" (on case {r.case.name!r}: {_sizes(r.case)})" if header["line"] else ""
+        on_case = f" (on case {r.case.name!r}: {_sizes(r.case)})" if header["type"] == "PlanError" else ""
         result.broken, result.evidence = message + on_case, evidence
         return
     result.cases.append(r)
@@ -230,13 +239,15 @@ def describe_error(header: Mapping[str, Any], answer: Answer, task: KernelTask |
             more = f" ({len(errors) - 1} more error{'s' * (len(errors) > 2)})" if len(errors) > 1 else ""
             return f"{answer.where()} does not compile: {message}{at_line(line, answer)}{more}"
         return f"{answer.where()} does not compile: {message}"
-    if kind == "PlanError":
-        message = message.removeprefix(f"line {line}: ")
-        return f"{answer.where()}: {message}{at_line(line, answer)}"
-    if kind == "ArgumentError" and task is not None:
-        declared = ", ".join(task.problem.declarations[p] for p in task.params)
-        return f"{answer.where()}: {message}. The task passes ({declared})"
-    return f"{answer.where()}: {message}"
+    message = message.removeprefix(f"line {line}: ")
+    return f"{answer.where()}: {message}{passed(header, task)}{at_line(line, answer)}"
+
+
+def passed(header: Mapping[str, Any], task: KernelTask | None) -> str:
+    """After an error about arguments: what the task passes, in C."""
+    if header["type"] != "ArgumentError" or task is None:
+        return ""
+    return f". The task passes ({', '.join(task.problem.declarations[p] for p in task.params)})"
 
 
 def at_line(line: int, answer: Answer) -> str:

@@ -16,6 +16,8 @@ from .values import MAX_TEXT, Other, TooLarge, show, unpack
 
 #: One call may take this long, in seconds; the reference takes microseconds.
 CALL_SECONDS = 2.0
+#: How far a float may be from the expected one, relatively: what a few operations in its type lose.
+_TOLERANCE, _FLOAT32_TOLERANCE = 1e-9, 1e-6
 _REPLY_BYTES = 32 << 20
 
 
@@ -189,10 +191,11 @@ def difference(expected: Any, value: Any) -> str:
         return f"{said}: a bool, where an int is asked for"
     if isinstance(expected, bool) or isinstance(value, bool):
         return "" if type(value) is type(expected) and value == expected else said
-    if isinstance(expected, int) and isinstance(value, float):
+    if isinstance(expected, int) and isinstance(value, float | np.float32):
         return f"{said}: a float, where an int is asked for (// divides integers)"
-    if isinstance(expected, float) and isinstance(value, int | float):
-        return "" if math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-12) else said
+    if isinstance(expected, float) and isinstance(value, int | float | np.float32):
+        tolerance = _FLOAT32_TOLERANCE if isinstance(value, np.float32) else _TOLERANCE
+        return "" if math.isclose(value, expected, rel_tol=tolerance, abs_tol=1e-12) else said
     return "" if type(value) is type(expected) and value == expected else said
 
 
@@ -231,7 +234,7 @@ def _array_difference(expected: np.ndarray, value: Any) -> str:
     if expected.dtype.kind in "biu" and value.dtype.kind == "f":
         return "returned an array of floats, where integers are asked for"
     if expected.dtype.kind == "f":
-        wrong = ~np.isclose(value.astype(np.float64), expected, rtol=1e-6, atol=1e-9)
+        wrong = ~np.isclose(value.astype(np.float64), expected, rtol=_FLOAT32_TOLERANCE, atol=1e-9)
     else:
         wrong = value != expected
     if not wrong.any():

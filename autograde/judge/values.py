@@ -1,8 +1,8 @@
 """Values that a student's Python function returned, as JSON that cannot run anything.
 
 The worker packs (`pack`), the judge unpacks (`unpack`) into plain ints, floats, bools, None, strings,
-tuples, lists and arrays, or into one of two markers: `Other` (a value of a type that no task asks for)
-and `TooLarge`. Standard library and NumPy only: inside the sandbox this file stands alone.
+tuples, lists, arrays and float32 numbers, or into one of two markers: `Other` (a value of a type that no task asks
+for) and `TooLarge`. Standard library and NumPy only: inside the sandbox this file stands alone.
 """
 
 from __future__ import annotations
@@ -65,10 +65,8 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
         raise _Full
     if value is None or isinstance(value, bool):
         return value
-    if "numpy" in sys.modules and (plain := _plain(value)) is not None:
-        value = plain
-    if isinstance(value, bool):
-        return value
+    if "numpy" in sys.modules and (packed := _number_of_numpy(value)) is not None:
+        return packed
     if isinstance(value, int):
         if int(value).bit_length() > _MAX_BITS:
             raise _Full
@@ -89,13 +87,18 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
     return {"other": type(value).__name__[:100]}
 
 
-def _plain(value: Any) -> bool | int | float | None:
-    """A number of NumPy's as Python's; None for anything else."""
+def _number_of_numpy(value: Any) -> Any:
+    """A number of NumPy's, packed as Python's, a float32 as such: it has fewer digits. None for anything else."""
     import numpy as np
 
-    for kind, plain in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
-        if isinstance(value, kind):
-            return plain(value)
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, np.float16):  # three digits tell nothing: no task asks for one
+        return {"other": "float16"}
+    if isinstance(value, np.floating):
+        return {"float32" if isinstance(value, np.float32) else "float": float(value).hex()}
     return None
 
 
@@ -120,11 +123,8 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
     if kind == "array" and type(body) is int and 0 <= body < len(arrays):
         return arrays[body]
     if isinstance(body, str):
-        if kind == "float":
-            try:
-                return float.fromhex(body)
-            except OverflowError:
-                raise ValueError("not a float") from None
+        if kind in ("float", "float32"):
+            return _float(kind, body)
         if kind == "str":
             return body
         if kind == "large":
@@ -132,6 +132,16 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
         if kind == "other":
             return Other(body[:100])
     raise ValueError(f"not a packed value: {kind[:100]!r}")
+
+
+def _float(kind: str, text: str) -> Any:
+    import numpy as np
+
+    try:
+        with np.errstate(over="ignore"):
+            return float.fromhex(text) if kind == "float" else np.float32(float.fromhex(text))
+    except OverflowError:
+        raise ValueError("not a float") from None
 
 
 def show(value: Any, limit: int = 60) -> str:

@@ -180,13 +180,13 @@ def _shared_bytes(program: Program, entry: Entry, dynamic: int) -> int:
     own = entry.shared_layout.static_bytes
     if own > STATIC_SHARED_BYTES:
         raise LaunchError(
-            f"{entry.name}: its arrays declare {own} bytes of shared memory, but a GPU allows {STATIC_SHARED_BYTES}: "
+            f"the kernel's arrays declare {own} bytes of shared memory, but a GPU allows {STATIC_SHARED_BYTES}: "
             f"make them smaller, or declare one as `extern __shared__` and give its bytes at the launch, as shared=…"
         )
     kib = SHARED_KIB.get(program.target.removeprefix("sm_").rstrip("af"), OTHER_SHARED_KIB)
     if own + dynamic > kib * 1024:
         raise LaunchError(
-            f"{entry.name}: a block wants {own + dynamic} bytes of shared memory ({own} declared, {dynamic} given at "
+            f"a block wants {own + dynamic} bytes of shared memory ({own} declared, {dynamic} given at "
             f"the launch), but {program.target} allows {kib * 1024}"
         )
     return own + dynamic

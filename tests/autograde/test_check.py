@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from convladder.autograde.judge import check_task, judge, measure_task, open_worker, read
+from convladder.autograde.judge import check_task, judge, measure_task, open_worker, python_task, read
 from convladder.autograde.judge.record import CheckRecord, SubmissionRecord
 from convladder.autograde.judge.sandbox import SandboxError, SandboxPolicy, Worker
 from convladder.autograde.judge.spec import Spec, SpecError, load
 from convladder.autograde.judge.submission import Answer, Submission
+from convladder.autograde.judge.values import Other
 
 
 def check(tiny: Spec, task: str, text: str | None, worker: Worker, **how: object) -> dict[str, CheckRecord]:
@@ -61,6 +63,10 @@ KERNELS = {
     "a negative grid": ("grid=(N*K)", "grid=(0-N)", "compiles", "a size must be at least 1"),
     "a huge grid": ("grid=(N*K)", "grid=(2**40)", "compiles", "must be between 1 and"),
     "a huge block": ("block=32", "block=4096", "compiles", "line 2: `//@ launch"),
+    "a launch with chevrons": ("__global__", "conv<<<N, 32>>>(x);\n__global__", "compiles", "//@ launch conv grid="),
+    "a launch in a kernel": ("sum = 0.0f;", "sum = 0.0f; conv<<<1, 1>>>(x);", "compiles", "in place of <<<…>>> write"),
+    "a program of the host": ("__global__", "int main() { return 0; }\n__global__", "compiles", "main too: arrays"),
+    "too much shared memory": ("block=32", "block=32 shared=300000", "compiles", "can have 0 to 232448 bytes"),
     "a file that is not there": ("//@ l", '#include "/no/such"\n//@ l', "compiles", "cannot open source file"),
     "a read beyond the end": ("h < H", "h <= H", "runs", "line 15: `sum += x[((n * C + c) * H + h) * W + v]"),
     "a store beyond the end": ("* Q + q] = sum", "* Q + q + 1] = sum", "runs", "out-of-bounds"),
@@ -284,6 +290,26 @@ def test_a_wrong_function_says_what_it_does(tiny: Spec, worker: Worker, name: st
     failed, record = only_failure(check(tiny, "index", text, worker))
     assert failed == "correct"
     assert says in record.rationale
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (np.float32(1 / 3), ""),
+        (np.float32(1 / 3) * np.float32(3) / np.float32(3), ""),
+        (1 / 3, ""),
+        (0.33333, "returned 0.33333, expected 0.333"),
+        (np.float32(0.33333), "returned np.float32(0.33333), expected 0.333"),
+        (Other("float16"), "returned a float16, expected 0.333"),
+    ],
+)
+def test_a_float_is_compared_with_the_tolerance_of_its_type(value: object, says: str) -> None:
+    assert python_task.difference(1 / 3, value).startswith(says)
+    assert bool(python_task.difference(1 / 3, value)) == bool(says)
+
+
+def test_a_float32_is_no_int() -> None:
+    assert "a float, where an int is asked for" in python_task.difference(3, np.float32(3))
 
 
 def test_a_function_that_fails_only_hidden_calls(tiny: Spec, index: str, worker: Worker) -> None:

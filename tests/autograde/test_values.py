@@ -41,6 +41,13 @@ def test_floats_keep_their_bits(value: float) -> None:
     assert str(through(value)) == str(value)
 
 
+def test_a_float32_comes_back_as_one_and_half_precision_not_at_all() -> None:
+    assert type(through(np.float32(0.1))) is np.float32
+    assert through(np.float32(0.1)) == np.float32(0.1)
+    assert type(through(np.float64(0.1))) is float
+    assert through(np.float16(0.1)) == Other("float16")
+
+
 def test_arrays_come_back() -> None:
     value = through([np.arange(3), (np.eye(2, dtype=np.float32),)])
     assert np.array_equal(value[0], [0, 1, 2])  # type: ignore[index]
