@@ -215,7 +215,8 @@ def _answer(line: str, cell: str) -> None:
     """%%answer TASK: keep the cell's text as the answer to TASK, and run it as any other cell."""
     lab, name = _opened(), _task_name(line, "answer")
     lab.store(name, cell, "answer")
-    _shell().run_cell(cell)
+    # The magic's own line stands in for itself, so that a traceback has the cell's line numbers, as check() has.
+    _shell().run_cell(f"# %%answer {name}\n{cell}")
 
 
 def _task_name(line: str, magic: str) -> str:
@@ -260,11 +261,11 @@ def compiled(lab: Lab, name: str) -> Compiled:
         reply = [f.header for f in error.frames]
         if not reply:
             return Compiled(complaints=[report.Complaint(f"The compiler did not come to an end: {error.detail}.")])
-    known = next((event["kernels"] for event in reply if event["event"] == "compiled"), [])
+    known: list[str] = next((event["kernels"] for event in reply if event["event"] == "compiled"), [])
     declared = signature.kernels(answer.text)
     kernels = [f"{k}({', '.join(map(str, declared.get(k, ())))})" for k in known]
     failed = next((event for event in reply if event["event"] == "error"), None)
-    if failed is not None and not known:
+    if failed is not None and failed["stage"] == "compile":
         return Compiled(complaints=report.complaints(failed, answer.source()))
     if not kernels:
         return Compiled(hint="There is no kernel in this cell: it is declared as __global__ void NAME(…).")

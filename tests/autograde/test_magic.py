@@ -109,6 +109,38 @@ def test_a_plan_error_stands_at_the_cells_own_line(lab: Notebook) -> None:
     assert "//@ lunch f" in said
 
 
+KERNEL = "%%cuda direct_guarded\n//@ launch f grid=1 block=32 args=y\n__global__ void f(float* y)\n{ y[0] = 1; }"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("launch f", "launch g", "there is no kernel 'g' in the source; its kernels: f"),
+        ("block=32", "block=2048", "block.x = 2048: it must be between 1 and 1024"),
+        ("block=32", "block=(64, 32)", "block (64, 32, 1) has 2048 threads: at most 1024 are allowed"),
+        ("block=32", "block=32 shared=300000", "shared = 300000: a block can have 0 to 232448 bytes"),
+        ("y[0] = 1;", "__shared__ float t[20000]; t[threadIdx.x] = 1; y[0] = t[9];", "arrays declare 80000 bytes of"),
+        ("grid=1", "grid=(0 * K)", "0 * K is 0, and a size must be at least 1"),
+        ("float* y", "float* y, int more", "f(float* y, int more) has 2 parameters, but its args= line passes 1: (y)"),
+        ("args=y", "args=N", "got 1; a pointer takes an array. The task passes (const float* x, "),
+    ],
+)
+def test_a_launch_that_cannot_be_is_told_at_once_at_the_cells_own_line(
+    lab: Notebook, old: str, new: str, says: str
+) -> None:
+    said = " ".join(lab.run(KERNEL.replace(old, new, 1)).split())
+    assert said.startswith("compiles: kernel f(float* y")
+    assert "✗ line 2: " in said
+    assert says in said
+    assert "2 │ //@ launch " in said
+    assert "line 2: " in lab.html
+
+
+def test_a_kernel_that_only_misbehaves_when_it_runs_is_left_to_check(lab: Notebook) -> None:
+    assert lab.run(KERNEL.replace("y[0]", "y[-1]")) == "compiles: kernel f(float* y)"
+    assert lab.run(KERNEL.replace("y[0] = 1;", "for (;;) y[0] = 1;")) == "compiles: kernel f(float* y)"
+
+
 def test_a_cell_without_a_launch_line_is_told_how_to_write_one(lab: Notebook) -> None:
     said = lab.run("%%cuda direct_guarded\n__global__ void f(float* y) { y[0] = 1; }")
     assert "compiles: kernel f(float* y)" in said
@@ -167,6 +199,15 @@ def test_an_answer_cell_is_kept_and_runs_in_the_notebook(lab: Notebook, solved: 
     assert callable(lab.shell.user_ns["source_index"])
     lab.run("result = check('source_index')")
     assert lab.shell.user_ns["result"].passed
+
+
+def test_an_error_in_an_answer_cell_has_the_line_number_that_check_gives_it(lab: Notebook) -> None:
+    function = "def source_index(p, q, r, s, U, pad, H, W):\n    return nowhere\n"
+    said = lab.run(f"%%answer source_index\n\n{function}source_index(*range(8))")
+    assert "line 4" in said
+    assert "line 5" in said
+    (first, *_) = magic.check("source_index").checks
+    assert "(line 4 of the cell: `return nowhere`)" in first.rationale
 
 
 def test_an_answer_cell_that_raises_is_kept_all_the_same(lab: Notebook) -> None:
