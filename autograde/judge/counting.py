@@ -20,7 +20,7 @@ from convladder.kernels.result import Access, Branch, Counters, SharedAccess, to
 
 from .problem import Problem
 from .problems import PROBLEMS
-from .spec import SpecError, Target, Threshold
+from .spec import Guard, SpecError, Target, Threshold
 
 Numbers = dict[str, int | float]
 
@@ -160,14 +160,40 @@ def judge_target(
     for guard in target.guards:
         limit, has = float(expression.evaluate(guard.limit, known)), counted[guard.counter]
         if not (has <= limit if guard.at_most else has >= limit):
-            side = "at most" if guard.at_most else "at least"
-            broken.append(f"{guard.counter} is {has:.4g}, asked {side} {limit:.4g}")
+            broken.append(_broken(guard, has, limit))
     evidence = {
         "value": value if math.isfinite(value) else None, "base": at_base, "target": at_goal,
         "expression": target.value, "counters": counted, "broken_guards": broken,
     }  # fmt: skip
     share = 0.0 if broken else min(1.0, max(0.0, share))
     return Verdict(share, value, tuple(broken), evidence)
+
+
+#: What a guard's counter is, and what to do where it is on the wrong side.
+_GUARDED = {
+    "active_lanes": (
+        "the share of a warp's lanes that work",
+        "fit the block's shape to the output, so that few threads lie outside of it: on rows of 13 outputs a block of "
+        "width 32 leaves 19 of 32 lanes idle, one of width 16 only 3 of 16",
+    ),
+    "busy_blocks": (
+        "the number of blocks that share the work",
+        "let each block do less, or divide the work more evenly: a GPU has many multiprocessors to fill",
+    ),
+    "warp_instructions": (
+        "the number of instructions of all warps",
+        "what is saved in traffic is paid for with instructions: look for work that is done twice, and for tests and "
+        "index arithmetic in the innermost loop",
+    ),
+}
+
+
+def _broken(guard: Guard, has: float, limit: float) -> str:
+    """What a guard that does not hold means, and what to do."""
+    what, remedy = _GUARDED.get(guard.counter, ("", ""))
+    named = f"{what} ({guard.counter})" if what else guard.counter
+    side = "at most" if guard.at_most else "at least"
+    return f"{named} is {has:.4g}, asked {side} {limit:.4g}{f': {remedy}' if remedy else ''}"
 
 
 def _share(base: float, value: float, goal: float, tolerance: float) -> float:
@@ -187,6 +213,12 @@ def most_wasteful(launches: Sequence[Counters], op: str = "") -> Access | None:
     """The access (load or store, if named) that moves the most sectors beyond its ideal; None if none is wasted."""
     accesses = [a for c in launches for a in c.accesses if a.sectors > a.sectors_ideal and op in ("", a.op)]
     return max(accesses, key=lambda a: a.sectors - a.sectors_ideal, default=None)
+
+
+def most_conflicting(launches: Sequence[Counters]) -> SharedAccess | None:
+    """The access to shared memory that takes the most turns at its banks; None if none takes more than one."""
+    accesses = [a for c in launches for a in c.shared if a.conflicts]
+    return max(accesses, key=lambda a: a.conflicts, default=None)
 
 
 def most_divergent(launches: Sequence[Counters]) -> Branch | None:

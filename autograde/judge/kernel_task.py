@@ -14,7 +14,7 @@ import numpy as np
 
 from convladder.kernels import gpu
 from convladder.kernels.errors import BackendError
-from convladder.kernels.result import Counters, Fault
+from convladder.kernels.result import Access, Branch, Counters, Fault, SharedAccess
 
 from . import counting, device_lock, diagnosis
 from .problem import Instance, Problem
@@ -365,16 +365,26 @@ def threshold(task: KernelTask, t: Threshold, result: Run, answer: Answer) -> Ju
     verdict = counting.judge_threshold(
         t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches), r.seed
     )  # fmt: skip
-    side = "at most" if t.at_most else "at least"
-    measured = f"{t.value} is {verdict.value:.4g} on case {t.case!r}, asked {side} {verdict.evidence['limit']:.4g}"
+    side, limit = "at most" if t.at_most else "at least", verdict.evidence["limit"]
+    counted = f"{t.value} is {_figure(verdict.value)} on case {t.case!r}, asked {side} {_figure(limit)}"
     evidence = {**_case_evidence(r), **verdict.evidence}
     if verdict.share:
-        return Judgement(True, measured, evidence, t.help)
+        return Judgement(True, counted, evidence, t.help)
     if math.isnan(verdict.value):
-        said = f"{t.value} has no value on case {t.case!r}: the kernel does nothing of what it counts"
+        said = f"the kernel does nothing of what is counted here: {t.value} has no value on case {t.case!r}"
         return Judgement(False, said, evidence, t.help)
     waste, evidence["worst"] = _worst(t.value, launches, answer)
-    return Judgement(False, f"{measured}: {t.says}{waste}", evidence, t.help)
+    return Judgement(False, _sentences(t.says, waste, f"Counted: {counted}"), evidence, t.help)
+
+
+def _figure(value: float) -> str:
+    """A count with its thousands apart, a ratio with four digits."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def _sentences(*parts: str) -> str:
+    """The parts that say anything as one text, without a full stop at its end."""
+    return " ".join(part if part.endswith("?") else f"{part}." for part in parts if part).removesuffix(".")
 
 
 def _worst(value: str, launches: list[Counters], answer: Answer) -> tuple[str, dict[str, Any] | None]:
@@ -383,19 +393,22 @@ def _worst(value: str, launches: list[Counters], answer: Answer) -> tuple[str, d
         branch = counting.most_divergent(launches)
         if branch is None:
             return "", None
-        said = (
-            f". Most at{at_line(branch.line, answer).removeprefix(',')}: {branch.divergent} of {branch.executed} splits"
-        )
-        return said, dict(branch.__dict__)
+        return f"Most at{_at(branch, answer)}: {branch.divergent} of {branch.executed} splits", dict(branch.__dict__)
+    if "wavefronts" in value and (shared := counting.most_conflicting(launches)) is not None:
+        turns, fewest = (w / shared.requests for w in (shared.wavefronts, shared.wavefronts_ideal))
+        does = f"each {shared.op} of {shared.array} takes {turns:.3g}, {fewest:.3g} would do"
+        return f"Most turns are taken at{_at(shared, answer)}: {does}", dict(shared.__dict__)
     ops = [op for op in ("load", "store") if f"{op}_" in value]
     access = counting.most_wasteful(launches, ops[0] if len(ops) == 1 else "")
     if access is None or not any(word in value for word in ("sectors", "bytes")):
         return "", None
-    said = (
-        f". Most is wasted at{at_line(access.line, answer).removeprefix(',')}: each {access.op} of {access.array} "
-        f"touches {access.sectors / access.requests:.3g} sectors, {access.sectors_ideal / access.requests:.3g} would do"
-    )
-    return said, dict(access.__dict__)
+    sectors, fewest = (n / access.requests for n in (access.sectors, access.sectors_ideal))
+    does = f"each {access.op} of {access.array} touches {sectors:.3g} sectors, {fewest:.3g} would do"
+    return f"Most is wasted at{_at(access, answer)}: {does}", dict(access.__dict__)
+
+
+def _at(place: Access | Branch | SharedAccess, answer: Answer) -> str:
+    return at_line(place.line, answer).removeprefix(",")
 
 
 def target(task: KernelTask, t: Target, result: Run, answer: Answer) -> Judgement:
@@ -405,16 +418,16 @@ def target(task: KernelTask, t: Target, result: Run, answer: Answer) -> Judgemen
         t, task.problem, r.case.symbols, r.instance.symbols, counting.numbers(launches), r.seed
     )  # fmt: skip
     e = verdict.evidence
-    rungs = f"{t.base} has {e['base']:.4g}, {t.target} {e['target']:.4g}"
-    measured = f"{t.value} is {verdict.value:.4g} on case {t.case!r}; {rungs}"
+    rungs = f"{t.base} has {_figure(e['base'])}, {t.target} {_figure(e['target'])}"
+    measured = f"{t.value} is {_figure(verdict.value)} on case {t.case!r}; {rungs}"
     evidence = {**_case_evidence(r), **e}
     if verdict.reasons:
-        said = f"{measured}. Not scored, because {' and '.join(verdict.reasons)}"
-        return Judgement(False, said, evidence, t.help, 0.0)
+        said = f"Not scored, because {'; and '.join(verdict.reasons)}"
+        return Judgement(False, _sentences(said, f"Counted: {measured}"), evidence, t.help, 0.0)
     if verdict.share >= 1 - 1e-9:
         return Judgement(True, measured, evidence, t.help)
     waste, evidence["worst"] = _worst(t.value, launches, answer)
-    said = f"{measured}{': ' if t.says else ''}{t.says}{waste}"
+    said = _sentences(t.says, waste, f"Counted: {measured}")
     return Judgement(False, said, evidence, t.help, verdict.share)
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from convladder.autograde.course import build
 from convladder.autograde.faces import figures, runs
-from convladder.autograde.judge import counting, diagnosis, spec
+from convladder.autograde.judge import check_task, counting, diagnosis, spec
 from convladder.autograde.judge.problems import PROBLEMS
+from convladder.autograde.judge.sandbox import Worker
 from convladder.autograde.judge.spec import KernelTask, NumberTask
 from convladder.kernels import compile_cuda, expression, layouts, oracle, out, plan
 from convladder.kernels.errors import ArgumentError, GeometryError
@@ -68,7 +69,7 @@ def test_rungs_meet_the_thresholds_with_a_margin_and_the_rungs_before_miss_them(
             base = counting.rung_numbers(before, task.problem, case.symbols)
             if threshold.name == "banks":  # the rung before has no shared memory at all
                 assert base["shared_requests"] == 0
-                assert expression.evaluate(threshold.value, mine) <= 0.9 * limit
+                assert expression.evaluate(threshold.value, {**known, **mine}) <= 0.9 * limit
                 continue
             values = [float(expression.evaluate(threshold.value, {**known, **counted})) for counted in (mine, base)]
             if threshold.at_most:
@@ -83,6 +84,51 @@ def test_rungs_meet_the_thresholds_with_a_margin_and_the_rungs_before_miss_them(
 
 def made_symbols(task: KernelTask, case: str) -> dict[str, int | float]:
     return task.problem.instance(task.case(case).symbols, np.random.default_rng(0)).symbols
+
+
+#: Accesses that nobody needs and no bank or sector is wasted by, to lower a mean: after a line of a wasteful kernel.
+USELESS = {
+    "turn.counters.banks": (
+        "turn_banks", "__syncthreads();",
+        "__shared__ volatile float more[1024]; for (int z = 0; z < 40; z++) more[threadIdx.y * 32 + threadIdx.x] = z;",
+    ),
+    "turn.counters.sectors": (
+        "turn_without_tile", "int i = blockIdx.y * 32 + threadIdx.y;",
+        "for (int z = 0; z < 40 && i < GN && l < GK; z++) *(volatile const float*)&rows[i * GK + l];",
+    ),
+    "gemm_coalesced.counters.loads": (
+        "gemm_row_on_x", "float sum = 0.0f;",
+        "for (int z = 0; z < 2 * GK; z++) *(volatile const float*)&a[z % GK];",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("check", USELESS)
+def test_accesses_that_nobody_needs_do_not_dilute_a_waste(check: str, worker: Worker) -> None:
+    wrong, after, useless = USELESS[check]
+    task = check.partition(".")[0]
+    text = (build.ROOT / f"solutions/02_im2col/wrong/{wrong}.cu").read_text(encoding="utf-8")
+    assert text.count(after) == 1
+    found = {r.check: r for r in check_task(LAB, task, text.replace(after, f"{after} {useless}"), worker, hidden=False)}
+    assert found[f"{task}.correct"].passed, found[f"{task}.correct"].rationale
+    assert found[check].passed is False
+
+
+def test_a_guard_that_does_not_hold_says_what_to_do(worker: Worker) -> None:
+    text = ladder_source("csr")
+    for old, new in (
+        ("grid=(cdiv(P*Q, 128), K, N) block=128", "grid=(cdiv(Q, 32), K*cdiv(P, 4), N) block=(32, 4)"),
+        ("int pq = blockIdx.x * blockDim.x + threadIdx.x;", "int q = blockIdx.x * 32 + threadIdx.x;"),
+        ("int k = blockIdx.y;", "int k = blockIdx.y % K, p = blockIdx.y / K * 4 + threadIdx.y, pq = p * Q + q;"),
+        ("if (pq >= P * Q) return;", "if (p >= P || q >= Q) return;"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (*_, target) = check_task(spec.load("04_sparse"), "csr", text, worker, hidden=False)
+    assert target.check == "csr.target"
+    assert target.score == 0
+    assert "Not scored, because the share of a warp's lanes that work (active_lanes) is 0.4" in target.rationale
+    assert "fit the block's shape to the output" in target.rationale
 
 
 def test_targets_are_far_from_their_bases() -> None:
