@@ -4,6 +4,8 @@ PYTHON ?= python3
 EXTRAS ?= dev
 BIN := .venv/bin
 WORKERS ?= 2
+SHARE := .venv/share/jupyter
+JUPYTERLAB := $(CURDIR)/autograde/faces/jupyterlab
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-all test test-full soak lint lab build prove bench doctor lock clean
@@ -16,6 +18,10 @@ help:  ## this list
 	@$(PYTHON) -c 'import ensurepip' || { echo "the Debian package python3-venv is missing: apt install python3-venv"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	# An editable install leaves out what JupyterLab looks for in its own places (data-files in pyproject.toml).
+	mkdir -p $(SHARE)/labextensions $(SHARE)/lab/settings/overrides.d
+	ln -sfn $(JUPYTERLAB)/labextension $(SHARE)/labextensions/convladder
+	ln -sfn $(JUPYTERLAB)/overrides.d/convladder.json $(SHARE)/lab/settings/overrides.d/convladder.json
 	touch $@
 
 demo: .venv/.ready  ## build lab 01, grade its sample class, write build/demo/index.html
@@ -43,8 +49,7 @@ lint: .venv/.ready
 	$(BIN)/mypy
 
 lab: .venv/.ready  ## open the labs in JupyterLab
-	$(BIN)/jupyter labextension disable --level=sys_prefix @jupyterlab/apputils-extension:announcements  # no news prompt
-	$(BIN)/jupyter lab --notebook-dir=labs
+	$(BIN)/jupyter lab --notebook-dir=labs labs/syllabus.md
 
 build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, docs/mistakes.md and docs/answers/
 	$(BIN)/convladder build

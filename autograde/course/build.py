@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import jupytext
@@ -125,6 +126,15 @@ def cells(lab: str, root: Path | None = None) -> list[Cell]:
     return _read(lab, root, None)[0]
 
 
+def syllabus(root: Path | None = None) -> str:
+    """The page that students begin with: the labs with their links, and how to work in them."""
+    found = [specs.load(lab) for lab in labs(root)]
+    rows = [f"| [{spec.lab}]({spec.lab}/{spec.lab}.ipynb) | {spec.title} | {spec.minutes} |" for spec in found]
+    table = "\n".join(["| lab | about | minutes |", "|---|---|---|", *rows])
+    text = (Path(__file__).parent / "handed_out" / "syllabus.md").read_text(encoding="utf-8")
+    return Template(text).substitute(labs=table)
+
+
 def demos(root: Path | None = None) -> list[str]:
     """The lecture notebooks that have a source, by name."""
     return sorted(p.stem for p in (_solutions(root) / "demos").glob("*.py"))
@@ -183,6 +193,8 @@ def _built(lab_names: Iterable[str] | None, root: Path | None) -> Iterator[tuple
         yield student_path(lab, root), serialise(build_lab(lab, root))
     for name in demos(root) if lab_names is None else ():
         yield (root or ROOT) / "labs" / "demos" / f"{name}.ipynb", serialise(build_demo(name, root))
+    if lab_names is None:
+        yield (root or ROOT) / "labs" / "syllabus.md", syllabus(root)
 
 
 # ---- reading a source

@@ -71,6 +71,7 @@ def release(dest: Path, root: Path | None = None, course: Course | None = None) 
             path = bundle / "labs" / lab / f"{lab}.ipynb"
             path.parent.mkdir(parents=True)
             path.write_text(build.serialise(build.build_lab(lab, root, course)), encoding="utf-8", newline="\n")
+        (bundle / "labs" / "syllabus.md").write_text(build.syllabus(root), encoding="utf-8")
         tree = Path(folder, "tree")
         _copy_sources(root, tree)
         wheel = _wheel(tree, bundle)

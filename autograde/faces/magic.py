@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import atexit
 import importlib.util
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ... import __version__
-from ...kernels import gpu, plan, signature
+from ...kernels import expression, gpu, plan, signature
+from ...kernels import recorded as kept
 from ...kernels.errors import BackendError, ConvladderError
-from ...kernels.result import total
+from ...kernels.result import Counters, total
 from ..course import recorded
 from ..judge import check as checking
-from ..judge import kernel_task, sandbox, timing
+from ..judge import counting, kernel_task, sandbox, timing
 from ..judge import spec as specs
+from ..judge.measurement import Measurement
 from ..judge.record import CheckRecord
-from ..judge.spec import ExplainTask, GeneratorTask, KernelTask, Spec, Task
+from ..judge.spec import ExplainTask, GeneratorTask, KernelTask, NumberTask, Spec, Task
 from ..judge.submission import Answer
-from . import report, terminal, traffic
+from . import bars, report, terminal, traffic
+from .bars import Bars
 from .lanes import LaneMap, lane_map, worst
 
 #: Names the seeds of the public inputs: students may know them.
@@ -49,6 +53,11 @@ class Checked:
         machine = [c for c in self.checks if not c.manual]
         return bool(machine) and not self.notes and all(c.passed for c in machine)
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing was lost either; a check that cannot be made here loses nothing."""
+        return not self.notes and all(c.passed is None or c.score >= c.max for c in self.checks if not c.manual)
+
     def __repr__(self) -> str:
         drawn = terminal.as_text(terminal.checks(self.checks, self.titles, self.sources)) if self.checks else ""
         return "\n".join([*self.notes, drawn]).strip()
@@ -69,27 +78,35 @@ class Measured:
     counters: Mapping[str, float] = field(repr=False)
     lanes: Sequence[LaneMap] = field(repr=False, default=())
     printed: str = field(repr=False, default="")
+    bars: Sequence[Bars] = field(repr=False, default=())
+    predicted: Sequence[str] = field(repr=False, default=())
 
     def __repr__(self) -> str:
         shown = [self.title, terminal.as_text(terminal.traffic(self.seen))]
         if self.printed:
             shown.insert(1, f"printed:\n{report.plain(self.printed)}")
-        if (drawn := worst(self.lanes)) is not None:
-            shown.append(terminal.as_text(terminal.lane_map(drawn)))
+        shown += [f"predicted against measured: {line}" for line in self.predicted]
+        shown += [f"\n{report.plain(drawn.text())}" for drawn in self.bars]
+        if (widest := worst(self.lanes)) is not None:
+            shown.append(terminal.as_text(terminal.lane_map(widest)))
         return "\n".join(shown).rstrip()
 
     def _repr_html_(self) -> str:
-        return report.traffic_html(self.seen, self.title, self.lanes, self.printed)
+        return report.traffic_html(self.seen, self.title, self.lanes, self.printed, self.bars, self.predicted)
 
 
 @dataclass
 class Timed:
-    """What `time_kernel` gives back: one sentence on how long the kernel took, and where."""
+    """What `time_kernel` gives back: one sentence on how long the kernel took, and where; bars where it was timed."""
 
     said: str
+    drawn: Bars | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
-        return self.said
+        return "\n".join([self.said, *([self.drawn.text()] if self.drawn else [])])
+
+    def _repr_html_(self) -> str:
+        return report.timed_html(self.said, self.drawn)
 
 
 class Lab:
@@ -298,7 +315,10 @@ def check(task: str | None = None) -> Checked:
         else:
             notes.append(_not_run(one))
     sources = {name: answer.source() for name, answer in lab.answers.items()}
-    return Checked(records, lab.titles(), sources, notes)
+    found = Checked(records, lab.titles(), sources, notes)
+    if os.environ.get("NBGRADER_VALIDATING") and not found.complete:
+        raise NotebookError(str(found))  # what its Validate button takes for a failure
+    return found
 
 
 def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
@@ -322,7 +342,50 @@ def measure(task: str, *, block: int = 0, warp: int = 0) -> Measured:
     sizes = ", ".join(f"{name}={value:g}" for name, value in found.symbols.items())
     title = f"{chosen.title}: {found.case} ({sizes})"
     drawn = [m for access in found.lanes if (m := lane_map(access)) is not None]
-    return Measured(title, traffic.arrange(counters, answer.source()), found.totals, drawn, found.printed)
+    return Measured(
+        title, traffic.arrange(counters, answer.source()), found.totals, drawn, found.printed,
+        _standing(lab, chosen, found, counters), list(_predicted(lab, chosen, found)),
+    )  # fmt: skip
+
+
+def _standing(lab: Lab, task: KernelTask, found: Measurement, counters: Counters) -> list[Bars]:
+    """The kernel's traffic, where it stands between the rungs of its target, and its roofline beside theirs."""
+    points = {bars.YOURS: (found.totals["flops"], found.totals["bytes_moved"])}
+    between, goal = None, task.target
+    if goal is not None and goal.case == found.case:
+        case, seed = task.case(goal.case), kernel_task.seed(_PUBLIC, lab.spec.lab, task.name, goal.case)
+        try:
+            stands = counting.judge_target(goal, task.problem, case.symbols, found.symbols, found.totals, seed)
+            ends = [counting.rung_numbers(rung, task.problem, case.symbols, seed) for rung in (goal.base, goal.target)]
+        except BackendError:  # the rungs' counters are not in this installation
+            pass
+        else:
+            base, target = ((end["flops"], end["bytes_moved"]) for end in ends)
+            points = {f"{goal.base} (base)": base, **points, f"{goal.target} (target)": target}
+            between = bars.standing(stands.evidence)
+    drawn = [bars.moved(counters), between, _roofline(points)]
+    return [one for one in drawn if one is not None]
+
+
+def _roofline(points: Mapping[str, tuple[float, float]]) -> Bars | None:
+    """Beside a device that was measured; None where none is recorded."""
+    records = kept.load("direct")
+    if not records:
+        return None
+    limits = records[0]["limits"]
+    device = str(records[0]["device"]["device"])
+    return bars.roofline(points, device, limits["bandwidth_gbs"], limits["peak_gflops"])
+
+
+def _predicted(lab: Lab, task: KernelTask, found: Measurement) -> Iterator[str]:
+    """The student's predictions about this kernel, each beside what was counted now."""
+    for one in lab.spec.tasks:
+        if not isinstance(one, NumberTask) or one.case is None or one.name not in lab.answers:
+            continue
+        said = checking.predicted(one, lab.answers[one.name])
+        if said is not None and one.rung == task.ladder and one.case.name == found.case:
+            counted = float(expression.evaluate(one.formula, {**found.symbols, **found.totals}))
+            yield f"{one.title}: you predicted {said:g}, your kernel has {counted:.4g}."
 
 
 def time_kernel(task: str) -> Timed:
@@ -344,7 +407,9 @@ def time_kernel(task: str) -> Timed:
         return Timed(f"Not measured here ({sizes}): {said}; without one its counters are judged.")
     with sandbox.open_worker(sandbox.SandboxPolicy("none", gpu=True)) as worker:
         found = timing.judge(lab.spec.lab, chosen, chosen.target, lab.answers[task], worker, _PUBLIC, None)
-    return Timed(f"Measured here ({sizes}): {found if isinstance(found, str) else found.rationale}.")
+    if isinstance(found, str):
+        return Timed(f"Measured here ({sizes}): {found}.")
+    return Timed(f"Measured here ({sizes}): {found.rationale}.", bars.standing(found.evidence))
 
 
 def _not_run(task: Task) -> str:

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from ..course.grades import Grades, file_stem, write_atomically
 from ..judge.record import CheckRecord, SubmissionRecord
 from . import overview
+from .bars import Bars, standing
 from .example import Example, example
 from .lanes import LaneMap, lane_map, worst
 from .pictures import wrong_map
@@ -170,6 +171,7 @@ class CheckView:
     why: str = ""
     example: Example | None = None
     lanes: LaneMap | None = None
+    bars: Bars | None = None
 
 
 @dataclass
@@ -205,6 +207,7 @@ def check_view(check: CheckRecord, source: str = "") -> CheckView:
     view.example = example(evidence)
     access = evidence.get("lanes")
     view.lanes = lane_map(access) if isinstance(access, dict) else None
+    view.bars = standing(evidence)
     told = evidence.get("why")
     view.why = plain(str(told.get("sentence", ""))) if isinstance(told, dict) else ""
     return view
@@ -369,10 +372,26 @@ def compiled_html(kernels: Sequence[str], found: Sequence[Complaint], hint: str)
     )
 
 
-def traffic_html(seen: Traffic, title: str, drawn: Sequence[LaneMap] = (), printed: str = "") -> str:
+def traffic_html(
+    seen: Traffic, title: str, drawn: Sequence[LaneMap] = (), printed: str = "", bars: Sequence[Bars] = (),
+    predicted: Sequence[str] = (),
+) -> str:  # fmt: skip
     """Counters beside each line of the source, below a notebook cell; what a warp touches, the worst access open."""
     page = environment().get_template("traffic.html.j2")
-    return page.render(traffic=seen, title=title, maps=drawn, worst=worst(drawn), printed=plain(printed))
+    return page.render(
+        traffic=seen,
+        title=title,
+        maps=drawn,
+        worst=worst(drawn),
+        printed=plain(printed),
+        bars=bars,
+        predicted=predicted,
+    )
+
+
+def timed_html(said: str, drawn: Bars | None) -> str:
+    """How long a kernel took, below a notebook cell."""
+    return environment().get_template("timed.html.j2").render(said=said, bars=drawn)
 
 
 def class_page(grades: Grades, title: str) -> str:

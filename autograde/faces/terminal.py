@@ -90,6 +90,8 @@ def _check(check: CheckView) -> list[RenderableType]:
         parts.append(_indented(Text(check.sketch)))
     if check.lanes:
         parts.append(Padding(lane_map(check.lanes), (0, 0, 0, 4)))
+    if check.bars:
+        parts.append(_indented(Text(check.bars.text())))
     if check.example:
         parts.append(_indented(_example(check.example, check.why)))
     if check.help:

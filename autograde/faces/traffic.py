@@ -135,7 +135,7 @@ def _totals(c: Counters) -> Iterable[str]:
     if c.sectors():
         excess = c.sectors() / max(1, c.sectors_ideal())
         yield (
-            f"{c.sectors():,} sectors ({_bytes(c.bytes_moved())}) for {c.requests():,} requests: "
+            f"{c.sectors():,} sectors ({bytes_text(c.bytes_moved())}) for {c.requests():,} requests: "
             f"{excess:.2f} x the ideal {c.sectors_ideal():,}"
         )
     if c.shared:
@@ -156,7 +156,8 @@ def _totals(c: Counters) -> Iterable[str]:
         yield f"{c.flops:,} floating-point operations, {c.fmas:,} of them fused multiply-adds (each counts as two)"
 
 
-def _bytes(count: int) -> str:
+def bytes_text(count: float) -> str:
+    """Bytes as people write them."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

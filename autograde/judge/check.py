@@ -269,6 +269,15 @@ def _check_number(task: NumberTask, answer: Answer, check: PlannedCheck) -> Chec
     return failed(f"{value:g} is {size}", value=value, text=text)
 
 
+def predicted(task: NumberTask, answer: Answer) -> float | None:
+    """The number that an answer says; None where it says none."""
+    symbols = dict(_named(task)) if task.case and task.problem else dict(task.symbols)
+    try:
+        return float(expression.evaluate(_right_hand_side(task.name, answer), symbols))
+    except ExpressionError:
+        return None
+
+
 def _named(task: NumberTask) -> Iterator[tuple[str, int | float]]:
     """The symbols of the task's case, P and Q among them."""
     assert task.problem is not None

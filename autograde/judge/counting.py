@@ -163,7 +163,8 @@ def judge_target(
             broken.append(_broken(guard, has, limit))
     evidence = {
         "value": value if math.isfinite(value) else None, "base": at_base, "target": at_goal,
-        "expression": target.value, "counters": counted, "broken_guards": broken,
+        "base_rung": target.base, "target_rung": target.target, "expression": target.value, "counters": counted,
+        "broken_guards": broken,
     }  # fmt: skip
     share = 0.0 if broken else min(1.0, max(0.0, share))
     return Verdict(share, value, tuple(broken), evidence)

@@ -106,7 +106,8 @@ def test_a_stale_and_a_missing_lab_are_reported(repository: Path) -> None:
     build.write([LAB], repository)
     edit(build.student_path(LAB, repository), "Direct convolution", "Direct Convolution")
     demos = [repository / "labs" / "demos" / f"{name}.ipynb" for name in build.demos(repository)]
-    assert build.stale(repository) == [*(build.student_path(lab, repository) for lab in labs), *demos]
+    syllabus = repository / "labs" / "syllabus.md"
+    assert build.stale(repository) == [*(build.student_path(lab, repository) for lab in labs), *demos, syllabus]
     build.write(root=repository)
     assert build.stale(repository) == []
 
