@@ -153,9 +153,9 @@ def _between(title: str, rungs: Sequence[str], base: float, own: float, target: 
 
 
 def moved(counters: Counters) -> Bars | None:
-    """The bytes that loads and stores of global memory move, and those of them that the threads asked for."""
+    """The bytes that loads, stores and atomic updates of global memory move, and those that the threads asked for."""
     rows = []
-    for op in ("load", "store"):
+    for op in ("load", "store", "atomic", "reduction"):
         if whole := counters.bytes_moved(op):
             asked = min(counters.bytes_needed(op), whole)
             said = f"{bytes_text(whole)}, {bytes_text(asked)} of them asked for"

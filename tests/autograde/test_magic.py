@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from markupsafe import escape
 
 from convladder.autograde.course import build
 from convladder.autograde.faces import magic
@@ -375,3 +377,30 @@ def test_in_a_real_jupyter_kernel_each_cell_shows_one_thing(solved: dict[str, st
     assert all({"text/html", "text/plain"} <= set(outputs[0].data) for outputs in shown[1:5])
     assert shown[5][0].output_type == "error"
     assert shown[5][0].traceback == [shown[5][0].evalue]
+
+
+def test_measure_sets_traffic_target_roofline_and_predictions_beside_the_kernel(
+    lab: Notebook, solved: dict[str, str]
+) -> None:
+    for task in ("direct_coalesced", "predict_coalesced"):
+        lab.run(solved[task])
+    said = lab.run("measure('direct_coalesced')")
+    assert "you predicted 4, your kernel has 4." in said
+    assert re.search(r"direct_report \(base\) +█+ +65,572\n.*\ndirect_coalesced \(target\) +█+ +19,624", said)
+    assert "roofline: operations for each byte moved. Recorded on NVIDIA" in said
+    measured = lab.result.result
+    assert len(measured.bars) == 3
+    assert all(f'aria-label="{escape(drawn.alt)}"' in measured._repr_html_() for drawn in measured.bars)
+
+
+@pytest.mark.parametrize(("fixed", "fails"), [(True, False), (False, True)])
+def test_while_nbgrader_validates_a_check_that_loses_points_is_an_error(
+    lab: Notebook, solved: dict[str, str], monkeypatch: pytest.MonkeyPatch, fixed: bool, fails: bool
+) -> None:
+    monkeypatch.setenv("NBGRADER_VALIDATING", "1")
+    lab.run(solved["predict_report"] if fixed else "%%answer predict_report\npredict_report = 5")
+    said = lab.run("check('predict_report')")
+    assert lab.result.success is not fails
+    assert ("5 is too small" in said) is fails
+    lab.run("check('predict_coalesced')")  # whose cell has not been run
+    assert not lab.result.success

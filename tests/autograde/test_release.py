@@ -42,6 +42,16 @@ def test_it_holds_every_lab_as_built_a_wheel_and_a_way_to_begin(bundle, wheel):
     assert all(module.removeprefix("convladder/") in checklist for module in release.REFERENCES)
 
 
+def test_its_wheel_brings_what_jupyterlab_looks_for(wheel):
+    with zipfile.ZipFile(wheel) as packed:
+        data = {name.partition(".data/data/")[2]: name for name in packed.namelist() if ".data/data/" in name}
+        extension = json.loads(packed.read(data["share/jupyter/labextensions/convladder/package.json"]))
+        settings = json.loads(packed.read(data["share/jupyter/lab/settings/overrides.d/convladder.json"]))
+    loaded = extension["jupyterlab"]["_build"]["load"]
+    assert f"share/jupyter/labextensions/convladder/{loaded}" in data
+    assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+
+
 def test_no_rung_no_hidden_case_and_no_graded_record_is_in_it(bundle):
     names = [name for name, _ in release.texts(bundle)]
     assert len(names) > 150
