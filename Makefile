@@ -8,7 +8,7 @@ SHARE := .venv/share/jupyter
 JUPYTERLAB := $(CURDIR)/autograde/faces/jupyterlab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test test-full soak lint lab build prove bench doctor lock clean
+.PHONY: help demo demo-all test test-full soak lint docs lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,10 @@ lint: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/.ready  ## the pages in docs/ as a site, build/docs/index.html; no network
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
 
 lab: .venv/.ready  ## open the labs in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=labs labs/syllabus.md

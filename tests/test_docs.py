@@ -16,7 +16,7 @@ from convladder.kernels import expression, recorded
 from convladder.kernels.rungs import RUNGS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FACES = ("figures", "recorded_figures", "training")
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,8 +101,14 @@ class Cell:
 
 
 def labs(root: Path | None = None) -> list[str]:
-    """The labs that have a source, in their order."""
+    """The repository's labs that have a source, in their order."""
     return sorted(p.parent.name for p in _solutions(root).glob("*/*.py") if p.stem == p.parent.name)
+
+
+def source_path(lab: str, root: Path | None = None, course: Course | None = None) -> Path:
+    """The solved notebook that a lab is built from: the course's own, else that of the repository."""
+    own = course.source(lab) if course is not None else None
+    return own or _solutions(root) / lab / f"{lab}.py"
 
 
 def build_lab(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
@@ -154,10 +161,10 @@ def build_demo(name: str, root: Path | None = None) -> NotebookNode:
     return notebook
 
 
-def answer_lines(lab: str, root: Path | None = None) -> set[str]:
+def answer_lines(lab: str, root: Path | None = None, course: Course | None = None) -> set[str]:
     """The lines of a lab's answers, without spaces and comments, that are long enough to give one away."""
-    given = _bare("\n".join(cell.source for cell in build_lab(lab, root).cells))
-    solved = solved_notebook(lab, root).cells
+    given = _bare("\n".join(cell.source for cell in build_lab(lab, root, course).cells))
+    solved = solved_notebook(lab, root, course).cells
     lines = {_bare(_COMMENT.sub("", line)) for cell in solved for line in cell.source.splitlines()}
     return {line for line in lines if len(line) >= DISTINCTIVE and line not in given}
 
@@ -167,8 +174,10 @@ def serialise(notebook: NotebookNode) -> str:
     return nbformat.writes(notebook) + "\n"
 
 
-def student_path(lab: str, root: Path | None = None) -> Path:
-    """Where the student's notebook of a lab is kept."""
+def student_path(lab: str, root: Path | None = None, course: Course | None = None) -> Path:
+    """Where the student's notebook of a lab is kept: for a course's own, the folder `built` beside course.toml."""
+    if course is not None and lab in course.own():
+        return course.path.parent / "built" / lab / f"{lab}.ipynb"
     return (root or ROOT) / "labs" / lab / f"{lab}.ipynb"
 
 
@@ -185,6 +194,22 @@ def write(lab_names: Iterable[str] | None = None, root: Path | None = None) -> l
 def stale(root: Path | None = None) -> list[Path]:
     """The files in labs/ that differ from what their sources build, or are missing."""
     return [path for path, text in _built(None, root) if not path.is_file() or path.read_bytes() != text.encode()]
+
+
+def write_own(course: Course, root: Path | None = None) -> list[Path]:
+    """Build a course's own labs, each with its spec beside it, so that a notebook finds its tasks; return the files."""
+    written = []
+    for lab in course.own():
+        path = student_path(lab, root, course)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(serialise(build_lab(lab, root, course)), encoding="utf-8", newline="\n")
+        written += [path, copy_spec(course, lab, path.parent)]
+    return written
+
+
+def copy_spec(course: Course, lab: str, folder: Path) -> Path:
+    """Put the public spec of a lab of the course's own into a folder."""
+    return Path(shutil.copy(course.spec(lab).path, folder))
 
 
 def _built(lab_names: Iterable[str] | None, root: Path | None) -> Iterator[tuple[Path, str]]:
@@ -209,9 +234,10 @@ def _solutions(root: Path | None) -> Path:
 
 def _read(lab: str, root: Path | None, course: Course | None) -> tuple[list[Cell], Spec]:
     """A lab's cells, and its spec as the course has it."""
-    path = _solutions(root) / lab / f"{lab}.py"
+    path = source_path(lab, root, course)
     if not path.is_file():
-        raise BuildError(path, 0, f"there is no lab {lab}; there are: {', '.join(labs(root)) or 'none'}")
+        known = ", ".join([*labs(root), *(course.own() if course is not None else ())]) or "none"
+        raise BuildError(path, 0, f"there is no lab {lab}; there are: {known}")
     spec = specs.load(lab) if course is None else course.spec(lab)
     text = path.read_text(encoding="utf-8")
     notebook = jupytext.reads(text, fmt="py:percent")

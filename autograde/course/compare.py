@@ -12,15 +12,16 @@ from ..judge import submission
 from ..judge.spec import KernelTask, PythonTask
 from . import build, similarity
 from .collect import find_submissions
+from .course import Course
 from .similarity import Pair
 
 
-def classes(lab: str, folders: Sequence[Path]) -> Iterator[Pair]:
+def classes(lab: str, folders: Sequence[Path], course: Course | None = None) -> Iterator[Pair]:
     """The alike pairs of every kernel and python task; of several classes, students are named with their folder.
 
     Raises GradingError where a folder holds no submission. A notebook that cannot be read is left out.
     """
-    spec = specs.load(lab)
+    spec = specs.load(lab) if course is None else course.spec(lab)
     answers: dict[str, dict[str, str]] = {}
     for folder in folders:
         for entry in find_submissions(folder, lab)[0]:
@@ -33,17 +34,17 @@ def classes(lab: str, folders: Sequence[Path]) -> Iterator[Pair]:
             who = entry.student if len(folders) == 1 else f"{folder.name}/{entry.student}"
             for name, answer in read.answers.items():
                 answers.setdefault(name, {})[who] = answer.text
-    released = _released(lab)
+    released = _released(lab, course)
     for task in spec.tasks:
         if isinstance(task, KernelTask | PythonTask) and task.name in answers:
             rung = {f"the ladder's {name}": text for name, text in _rung(task)}
             yield from similarity.alike(task.name, {**answers[task.name], **rung}, released.get(task.name, ()))
 
 
-def _released(lab: str) -> dict[str, list[str]]:
+def _released(lab: str, course: Course | None) -> dict[str, list[str]]:
     """What the released notebook hands out, by task; nothing where the sources are not there."""
     try:
-        cells = build.build_lab(lab).cells
+        cells = build.build_lab(lab, course=course).cells
     except (ConvladderError, OSError):
         return {}
     return {cell.id: [cell.source.partition("\n")[2]] for cell in cells if cell.cell_type == "code"}

@@ -11,7 +11,8 @@ file, key and fix.
     timing = "counters"          # or "measured" (needs a GPU) or "off": one form for the whole class
     explain = true               # false: explanations are neither asked nor graded; their points go to the rest
     hidden = "hidden"            # the course's own hidden cases, made by `convladder course init`: LAB.hidden.toml
-    labs = "labs"                # the course's own labs: LAB.toml, which come before those of the same name here
+    labs = "labs"                # the course's own labs: LAB.toml, which come before those of the same name here, and
+                                 # beside each LAB/LAB.py, the solved notebook that `convladder build --course` reads
     [lab.01_direct]
     deadline = 2026-10-20T23:59:00+02:00      # with its offset from UTC. Lateness is recorded
     late = {percent_a_day = 10, at_most = 50, grace_minutes = 15}     # of the points reached, for each day begun after
@@ -93,11 +94,11 @@ class Course:
 
     def labs(self) -> list[str]:
         """Every lab that this course can grade."""
-        return sorted({*specs.names(), *(specs.names(self.own_labs) if self.own_labs else ())})
+        return sorted({*specs.names(), *self.own()})
 
     def spec(self, lab: str) -> Spec:
         """A lab's spec with this course's hidden cases, points and tasks. Raises CourseError, SpecError."""
-        own = self.own_labs if self.own_labs and lab in specs.names(self.own_labs) else None
+        own = self.own_labs if lab in self.own() else None
         hidden: bool | Path = True
         if self.hidden and (self.hidden / f"{lab}.hidden.toml").is_file():
             hidden = self.hidden / f"{lab}.hidden.toml"
@@ -107,6 +108,15 @@ class Course:
             return specs.adjusted(loaded, rules.points, rules.off)
         except SpecError as error:
             raise CourseError(f"{self.path.name}, lab.{lab}: {error}") from None
+
+    def own(self) -> list[str]:
+        """The labs that the course describes itself, in their order."""
+        return specs.names(self.own_labs) if self.own_labs else []
+
+    def source(self, lab: str) -> Path | None:
+        """The solved notebook that the course has of a lab; None where it has none."""
+        path = self.own_labs / lab / f"{lab}.py" if self.own_labs else None
+        return path if path is not None and path.is_file() else None
 
     def of(self, lab: str) -> LabRules:
         return self.rules.get(lab, LabRules())

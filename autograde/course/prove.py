@@ -17,6 +17,7 @@ from .. import judge as judging
 from ..judge.record import CheckRecord, SubmissionRecord
 from ..judge.spec import Spec
 from . import build, sample
+from .course import Course
 from .sample import Student
 
 #: The proofs' seed: they repeat.
@@ -47,15 +48,15 @@ class Proof:
         return all(step.passed for step in self.steps)
 
 
-def prove(lab: str, root: Path | None = None, policy: str = "none") -> Proof:
-    """Run the four proofs of a lab.
+def prove(lab: str, root: Path | None = None, policy: str = "none", course: Course | None = None) -> Proof:
+    """Run the four proofs of a lab, of the repository or of a course.
 
     policy  how the lab's own texts are run: "none" (a separate process) or "bwrap" (sandboxed)
     Raises BuildError where the sources do not build, SandboxError where the policy cannot be had.
     """
-    spec = judging.load(lab)
+    spec = judging.load(lab) if course is None else course.spec(lab)
     with tempfile.TemporaryDirectory(prefix="convladder-prove-") as folder:
-        students = sample.sample_class(lab, folder, root)
+        students = sample.sample_class(lab, folder, root, course)
 
         def judge(student: Student) -> SubmissionRecord:
             submission = judging.read(student.path, spec)
@@ -67,7 +68,7 @@ def prove(lab: str, root: Path | None = None, policy: str = "none") -> Proof:
             Step("solution", _solution(judge(solved))),
             Step(f"wrong ({len(wrong)})", [line for student in wrong for line in _wrong(student, judge(student))]),
         ]
-    return Proof(lab, [*steps, Step("regeneration", _regeneration(lab, root))])
+    return Proof(lab, [*steps, Step("regeneration", _regeneration(lab, root, course))])
 
 
 def _stub(spec: Spec, record: SubmissionRecord) -> list[str]:
@@ -99,10 +100,10 @@ def _said(check: CheckRecord) -> str:
     return f"{check.check} {outcome} with {check.score:g} of {check.max:g}: {check.rationale}"
 
 
-def _regeneration(lab: str, root: Path | None) -> list[str]:
-    first, second = (build.serialise(build.build_lab(lab, root)) for _ in range(2))
+def _regeneration(lab: str, root: Path | None, course: Course | None) -> list[str]:
+    first, second = (build.serialise(build.build_lab(lab, root, course)) for _ in range(2))
     said = [] if first == second else ["building twice gives different bytes"]
-    path = build.student_path(lab, root)
+    path = build.student_path(lab, root, course)
     if not path.is_file() or path.read_bytes() != first.encode():
-        said.append(f"{path} is not what the sources build: run `convladder build` and commit it")
+        said.append(f"{path} is not what the sources build: run `convladder build` and keep what it writes")
     return said

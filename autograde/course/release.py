@@ -67,10 +67,14 @@ def release(dest: Path, root: Path | None = None, course: Course | None = None) 
         raise ReleaseError(f"{dest} is not empty: choose another folder, or remove it")
     with tempfile.TemporaryDirectory(prefix="convladder-") as folder:
         bundle = Path(folder, "students")
-        for lab in build.labs(root):
+        own = course.own() if course is not None else []
+        labs = sorted({*build.labs(root), *own})
+        for lab in labs:
             path = bundle / "labs" / lab / f"{lab}.ipynb"
             path.parent.mkdir(parents=True)
             path.write_text(build.serialise(build.build_lab(lab, root, course)), encoding="utf-8", newline="\n")
+            if course is not None and lab in own:
+                build.copy_spec(course, lab, path.parent)
         (bundle / "labs" / "syllabus.md").write_text(build.syllabus(root), encoding="utf-8")
         tree = Path(folder, "tree")
         _copy_sources(root, tree)
@@ -80,9 +84,9 @@ def release(dest: Path, root: Path | None = None, course: Course | None = None) 
             told = "; ".join(f"{leak.file}: {leak.what}" for leak in found[:5])
             raise ReleaseError(f"the bundle would give away {len(found)} lines or cases, among them {told}")
         shutil.copytree(bundle, dest / "students")
-    labs = ", ".join(f"`{lab}`" for lab in build.labs(root))
+    named = ", ".join(f"`{lab}`" for lab in labs)
     checklist = dest / "CHECKLIST.md"
-    checklist.write_text(_filled("checklist.md", wheel=wheel.name, labs=labs, version=__version__), encoding="utf-8")
+    checklist.write_text(_filled("checklist.md", wheel=wheel.name, labs=named, version=__version__), encoding="utf-8")
     return sorted(path for path in dest.rglob("*") if path.is_file())
 
 
@@ -156,7 +160,7 @@ def leaks(bundle: Path, root: Path | None = None, course: Course | None = None) 
     """Lines of graded answers, of their reasoning and hidden cases in a bundle's files, those in its wheels too."""
     graded = [lab for lab in build.labs(root) if specs.load(lab).graded]
     answers = {line: lab for lab in graded for line in build.answer_lines(lab, root)}
-    secret = _hidden_cases(root or build.ROOT)
+    secret = _hidden_cases(root or build.ROOT, course)
     reasons = {line: lab for lab in graded for line in answer_key.written_lines(lab, root)}
     for name, text in texts(bundle):
         if name.endswith(".hidden.toml") or "/ladder/" in name:
@@ -168,17 +172,21 @@ def leaks(bundle: Path, root: Path | None = None, course: Course | None = None) 
         yield from (Leak(name, f"a hidden case: {line}") for line in secret if line in bare)
 
 
-def _hidden_cases(root: Path) -> set[str]:
-    """The lines of the hidden cases that say their data, without spaces."""
+def _hidden_cases(root: Path, course: Course | None) -> set[str]:
+    """The lines of the hidden cases that say their data, without spaces: the repository's and the course's."""
+    folders = [root / "autograde" / "specs"]
+    folders += [f for f in (course.own_labs, course.hidden) if f is not None] if course is not None else []
     lines = (
         re.sub(r"\s+", "", line.partition("#")[0])
-        for path in (root / "autograde" / "specs").glob("*.hidden.toml")
+        for folder in folders
+        for path in folder.glob("*.hidden.toml")
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.match(r"name\s*=", line)
     )
     public = "".join(
         re.sub(r"\s+", "", path.read_text(encoding="utf-8"))
-        for path in (root / "autograde" / "specs").glob("*.toml")
+        for folder in folders
+        for path in folder.glob("*.toml")
         if not path.name.endswith(".hidden.toml")
     )
     return {line for line in lines if line and line not in public}

@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 
 from . import build
 from .build import BuildError
+from .course import Course
 
 _HEADER = re.compile(r"(?://|#)!\s*(?P<key>task|fails|why):\s*(?P<value>.*\S)\s*$")
 _KEYS = ("task", "fails", "why")
@@ -56,16 +57,16 @@ class Student:
     fails: tuple[str, ...] | None
 
 
-def mistakes(lab: str, root: Path | None = None) -> list[Wrong]:
+def mistakes(lab: str, root: Path | None = None, course: Course | None = None) -> list[Wrong]:
     """The known mistakes of a lab, by file name. Raises BuildError for a file whose header cannot be read."""
-    folder = (root or build.ROOT) / "solutions" / lab / "wrong"
+    folder = build.source_path(lab, root, course).parent / "wrong"
     return [_read(path) for path in sorted(folder.glob("*")) if path.suffix in (".cu", ".py")]
 
 
-def sample_class(lab: str, dest: Path | str, root: Path | None = None) -> list[Student]:
+def sample_class(lab: str, dest: Path | str, root: Path | None = None, course: Course | None = None) -> list[Student]:
     """Write DEST/STUDENT/LAB.ipynb for every sample student, and say who they are."""
     students = []
-    for name, notebook, what, fails in _class(lab, root):
+    for name, notebook, what, fails in _class(lab, root, course):
         path = Path(dest) / name / f"{lab}.ipynb"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(build.serialise(notebook), encoding="utf-8", newline="\n")
@@ -73,11 +74,13 @@ def sample_class(lab: str, dest: Path | str, root: Path | None = None) -> list[S
     return students
 
 
-def _class(lab: str, root: Path | None) -> Iterator[tuple[str, NotebookNode, str, tuple[str, ...] | None]]:
-    solved = build.solved_notebook(lab, root)
+def _class(
+    lab: str, root: Path | None, course: Course | None = None
+) -> Iterator[tuple[str, NotebookNode, str, tuple[str, ...] | None]]:
+    solved = build.solved_notebook(lab, root, course)
     yield SOLVED, solved, "solved everything", ()
-    yield STUB, build.build_lab(lab, root), "handed in the released notebook", None
-    found = mistakes(lab, root)
+    yield STUB, build.build_lab(lab, root, course), "handed in the released notebook", None
+    found = mistakes(lab, root, course)
     if len(found) > len(NAMES):
         raise BuildError(found[-1].path, 1, f"there are {len(found)} mistakes and names for {len(NAMES)} students")
     for name, wrong in zip(NAMES, found):

@@ -26,6 +26,7 @@ from ...kernels.errors import ConvladderError
 
 _NOTEBOOK = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
+_COURSE = click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose rules and labs hold.")
 
 
 class _Group(click.Group):
@@ -106,18 +107,22 @@ def doctor(as_json: bool) -> None:
 @main.command()
 @click.argument("notebook", type=_NOTEBOOK)
 @click.option("--lab", help="The lab, where the notebook does not say it.")
+@_COURSE
 @click.option("--on", type=click.Choice(["sim", "gpu"]), default="sim", show_default=True, help="Engine or GPU.")
 @click.option("--json", "as_json", is_flag=True, help="Print the record as JSON.")
-def check(notebook: Path, lab: str | None, on: str, as_json: bool) -> None:
+def check(notebook: Path, lab: str | None, course_file: Path | None, on: str, as_json: bool) -> None:
     """Check one notebook on its public cases: the same records as in Jupyter and in grading.
 
-    The notebook's own kernels run as a plain child process: check your own work, grade other people's.
+    A lab of a course's own is found in the LAB.toml beside the notebook, or by --course. The notebook's own kernels
+    run as a plain child process: check your own work, grade other people's.
     """
     from ..judge import judging, kernel_task, sandbox, spec, submission
     from . import terminal
 
     _require_device(on)
-    loaded = spec.load(lab or infer_lab(notebook, spec.names()))
+    course = _course(course_file)
+    lab = lab or infer_lab(notebook, course.labs() if course is not None else spec.names())
+    loaded = course.spec(lab) if course is not None else spec.load(lab, spec.folder_of(lab, notebook.parent))
     read = submission.read(notebook, loaded)
     record = judging.judge(
         loaded,
@@ -178,7 +183,7 @@ def infer_lab(notebook: Path, labs: list[str]) -> str:
     "--timing", type=click.Choice(["measured", "counters", "off"]),
     help="What performance is graded by: times on a GPU, the engine's counters, nothing.  [default: counters]",
 )  # fmt: skip
-@click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose rules hold.")
+@_COURSE
 @click.option("--no-sandbox", is_flag=True, help="Run students' work unprotected, with all your rights.")
 @click.option("--force", is_flag=True, help="Judge again what is graded already.")
 @click.option("--apply", is_flag=True, help="Let grades that are given already change, where rules or versions did.")
@@ -194,10 +199,9 @@ def grade(
     Submissions are DIR/STUDENT/LAB.ipynb, DIR/STUDENT/LAB/LAB.ipynb, DIR/STUDENT.ipynb, or what Canvas, Moodle and
     Blackboard export, as a folder or as their zip archive.
     """
-    from ..course import course as courses
     from ..course.grade import Settings
 
-    course = courses.load(course_file) if course_file else None
+    course = _course(course_file)
     form = _timing_form(timing, course, on)
     _require_device(on)
     sandbox = "none" if no_sandbox else _require_sandbox()
@@ -206,6 +210,13 @@ def grade(
         scheduler=scheduler, force=force, hold=not apply,
     )  # fmt: skip
     _grade(lab, submissions, out or Path("grades", lab), settings, course)
+
+
+def _course(file: Path | None) -> Any:
+    """The course that a file describes; None where none is named."""
+    from ..course import course as courses
+
+    return courses.load(file) if file is not None else None
 
 
 def _timing_form(asked: str | None, course: Any, on: str) -> str:
@@ -282,7 +293,7 @@ def _grade(lab: str, submissions: Path, out: Path, settings: Any, course: Any = 
 
 @main.command()
 @click.argument("lab")
-@click.option("--form", type=click.Choice(["canvas", "moodle", "generic"]), required=True)
+@click.option("--form", type=click.Choice(["canvas", "moodle", "generic"]), required=True, help="Who is to import it.")
 @click.option("--out", type=_FOLDER, help="Where the class's grades are.  [default: grades/LAB]")
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.  [default: the terminal]")
 def export(lab: str, form: str, out: Path | None, file: Path | None) -> None:
@@ -304,12 +315,13 @@ def export(lab: str, form: str, out: Path | None, file: Path | None) -> None:
 @main.command()
 @click.argument("lab")
 @click.option("--submissions", type=_FOLDER, multiple=True, required=True, help="A class; again: an earlier one too.")
-def similar(lab: str, submissions: tuple[Path, ...]) -> None:
+@_COURSE
+def similar(lab: str, submissions: tuple[Path, ...], course_file: Path | None) -> None:
     """Answers that are alike beyond what their task explains, for a person to look at. Nothing is graded by it."""
     from ..course import compare
     from . import report
 
-    pairs = list(compare.classes(lab, submissions))
+    pairs = list(compare.classes(lab, submissions, _course(course_file)))
     for pair in pairs:
         click.echo(report.plain(f"{pair.task:20s} {pair.likeness:4.0%}  {pair.one}  {pair.other}"))
     click.echo(f"{len(pairs)} pair{'s' * (len(pairs) != 1)} to look at. Likeness proves nothing, and changes no grade.")
@@ -630,7 +642,7 @@ def course() -> None:
 
 @course.command("init")
 @click.argument("dest", type=_FOLDER)
-@click.option("--semester", default="this semester", show_default=True)
+@click.option("--semester", default="this semester", show_default=True, help="What the course calls itself.")
 def course_init(dest: Path, semester: str) -> None:
     """Begin a course in DEST: course.toml, a roster to fill in, a secret, and hidden cases made from it."""
     from ..course import begin
@@ -665,7 +677,7 @@ def course_record(out: Path, file: Path, command: str) -> None:
 @course.command("timing")
 @click.argument("lab")
 @click.option("--solved", type=_NOTEBOOK, help="The solved notebook.  [default: built from solutions/]")
-@click.option("--repeat", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--repeat", type=click.IntRange(1, 1000), default=20, show_default=True, help="Timings of each text.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here, as JSON.")
 @click.option("--no-sandbox", is_flag=True, help="Run the texts, which are the lab's own, in plain processes.")
 def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, no_sandbox: bool) -> None:
@@ -704,11 +716,23 @@ def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, 
 
 @main.command()
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where labs/ is stale.")
-def build(only_check: bool) -> None:
-    """Build labs/ from solutions/ and kernels/ladder/, and for instructors answer keys and what students get wrong."""
+@_COURSE
+def build(only_check: bool, course_file: Path | None) -> None:
+    """Build labs/ from solutions/ and kernels/ladder/, and for instructors answer keys and what students get wrong.
+
+    With --course: build that course's own labs, into the folder `built` beside course.toml.
+    """
     from ..course import answer_key, mistakes
     from ..course import build as building
 
+    if course_file is not None:
+        if only_check:
+            raise click.UsageError(
+                "--check is of the repository's labs; `convladder prove --course` checks a course's."
+            )
+        for path in building.write_own(_course(course_file)):
+            click.echo(path)
+        return
     if only_check:
         stale = [*building.stale(), *mistakes.stale(), *answer_key.stale()]
         for path in stale:
@@ -721,21 +745,24 @@ def build(only_check: bool) -> None:
 
 @main.command()
 @click.argument("dest", type=_FOLDER)
-@click.option("--course", "course_file", type=_NOTEBOOK, help="The course.toml whose points hold.")
+@_COURSE
 def release(dest: Path, course_file: Path | None) -> None:
     """Make the students' bundle in DEST: labs and a wheel without answers and hidden cases; and your checklist."""
-    from ..course import course as courses
     from ..course import release as releasing
 
-    for path in releasing.release(dest, course=courses.load(course_file) if course_file else None):
+    for path in releasing.release(dest, course=_course(course_file)):
         click.echo(path)
     click.echo(f"No answer and no hidden case was found in it. What is left to do: {dest / 'CHECKLIST.md'}")
 
 
 @main.command()
 @click.argument("labs", nargs=-1)
-def prove(labs: tuple[str, ...]) -> None:
-    """Prove labs: the stub scores 0, the solution full, each wrong submission its named failure, no stale file."""
+@_COURSE
+def prove(labs: tuple[str, ...], course_file: Path | None) -> None:
+    """Prove labs: the stub scores 0, the solution full, each wrong submission its named failure, no stale file.
+
+    All labs unless some are named: the repository's, or with --course that course's own.
+    """
     from rich.text import Text
 
     from ..course import build as building
@@ -744,8 +771,9 @@ def prove(labs: tuple[str, ...]) -> None:
 
     console = _console()
     proofs = []
-    for lab in labs or building.labs():
-        proof = proving.prove(lab)
+    course = _course(course_file)
+    for lab in labs or (course.own() if course is not None else building.labs()):
+        proof = proving.prove(lab, course=course)
         proofs.append(proof)
         for step in proof.steps:
             mark = ("✓", "blue") if step.passed else ("✗", "bold red")

@@ -11,6 +11,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ... import __version__
@@ -150,11 +151,12 @@ _lab: Lab | None = None
 def open_lab(lab: str) -> None:
     """Open a lab in this notebook: register `%%cuda TASK` and `%%answer TASK`, and say what kernels run on.
 
+    A lab of a course's own is described by LAB.toml in the notebook's folder.
     Raises SpecError where there is no such lab, NotebookError outside of a notebook.
     """
     global _lab
     shell = _shell()
-    spec = specs.load(lab, hidden=False)
+    spec = specs.load(lab, specs.folder_of(lab, Path.cwd()), hidden=False)
     if _lab is not None:
         _lab.close()
     _lab = Lab(spec)

@@ -57,7 +57,7 @@ def make(dest: Path, labs: Sequence[str] = (), root: Path | None = None, course_
     """
     dest = Path(dest)
     course = _course(dest, course_file)
-    known = build.labs(root)
+    known = [*build.labs(root), *(course.own() if course is not None else ())]
     unknown = [lab for lab in labs if lab not in known]
     if unknown:
         raise ConvladderError(f"There is no lab {', '.join(unknown)}; there are: {', '.join(known)}.")

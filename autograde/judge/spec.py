@@ -291,6 +291,11 @@ def names(specs_dir: Path | str | None = None) -> list[str]:
     return sorted(p.stem for p in folder.glob("*.toml") if not p.stem.endswith(".hidden"))
 
 
+def folder_of(lab: str, beside: Path) -> Path | None:
+    """`beside` where it holds a spec of this lab, which comes before ours; else None."""
+    return beside if (beside / f"{lab}.toml").is_file() else None
+
+
 def load(lab: str, specs_dir: Path | str | None = None, *, hidden: bool | Path = True) -> Spec:
     """Read and check a lab's spec, with its hidden cases where they are there and wanted. Raises SpecError.
 

@@ -361,7 +361,7 @@ def test_a_stale_lab_is_named_and_fails_the_check(monkeypatch: pytest.MonkeyPatc
 def test_a_proof_that_fails_is_named_and_fails_the_command(monkeypatch: pytest.MonkeyPatch, details: list[str]) -> None:
     from convladder.autograde.course import prove
 
-    monkeypatch.setattr(prove, "prove", lambda lab: prove.Proof(lab, [prove.Step("stub", details)]))
+    monkeypatch.setattr(prove, "prove", lambda lab, course: prove.Proof(lab, [prove.Step("stub", details)]))
     shown = convladder("prove", LAB)
     assert shown.exit_code == (1 if details else 0)
     assert "\n".join(details) in shown.output

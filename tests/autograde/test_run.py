@@ -173,9 +173,9 @@ def test_without_a_compiler_the_way_out_is_told_with_exit_code_3(scale: Path, mo
     assert "pip install nvidia-cuda-nvrtc" in " ".join(shown.output.split())
 
 
-def test_the_readmes_examples_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_students_pages_examples_print_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split("```\n")[1::2]
+    blocks = (Path(__file__).parents[2] / "docs" / "students.md").read_text(encoding="utf-8").split("```\n")[1::2]
     sources = {s.split("(")[0].split()[-1]: s for s in blocks if s.startswith("__global__")}
     shown = [b.splitlines() for b in blocks if b.startswith("$ convladder run ")]
     assert len(shown) == 2
