@@ -5,7 +5,8 @@ on a GPU; conv2d(x, w, ..., method=...) runs a rung of the ladder or a library; 
 """
 
 from . import oracle
-from .launch import compile_cuda, launch, out
+from .arguments import out
+from .launch import compile_cuda, launch
 from .methods import conv2d, methods
 
 __all__ = ["compile_cuda", "conv2d", "launch", "methods", "oracle", "out"]

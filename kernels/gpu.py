@@ -6,16 +6,15 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .arguments import Argument
 from .compiler import SOURCE_NAME, compile_error, standard_options
 from .errors import BackendError, DeviceMemoryError
+from .module import Ready
 from .result import LaunchResult, Triple
-
-if TYPE_CHECKING:
-    from .launch import Argument, Ready
 
 
 @cache

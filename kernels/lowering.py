@@ -13,8 +13,9 @@ import numpy as np
 
 from . import plan
 from .gpu import cupy_module, enough_memory
-from .launch import Module, Ready, compile_cuda
+from .launch import compile_cuda
 from .layouts import ConvGeometry
+from .module import Module, Ready
 from .rungs import ladder_source
 
 

@@ -27,7 +27,8 @@ import numpy as np
 from . import plan
 from .expression import Value
 from .gpu import cache_bytes, cupy_module, device_facts, fp32_peak_gflops
-from .launch import Module, Ready, compile_cuda
+from .launch import compile_cuda
+from .module import Module, Ready
 
 #: A sample shorter than this holds several runs.
 MIN_SAMPLE_US = 200.0

@@ -13,8 +13,8 @@ import numpy as np
 from . import codegen, recorded
 from .errors import ArgumentError, BackendError, FaultError, GeometryError
 from .gpu import cupy_module, device_facts, enough_memory
-from .launch import Backend
 from .layouts import ConvGeometry
+from .module import Backend
 from .rungs import LADDER, check_geometry, convolution, ladder_source, on_host
 
 __all__ = ["LADDER", "LIBRARIES", "Choice", "Policy", "choose", "conv2d", "ladder_source", "methods"]

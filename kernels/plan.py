@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import expression
+from .arguments import out
 from .errors import ArgumentError, GeometryError, KernelNameError, LaunchError, PlanError
 from .expression import ExpressionError, Value
-from .launch import Kernel, Module, Ready, launch, out, prepare
+from .launch import launch, prepare
+from .module import Kernel, Module, Ready
 from .result import LaunchResult
 from .signature import SCALARS
 

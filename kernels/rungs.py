@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 from . import gpu, plan, resources
+from .arguments import out
 from .compiler import DEFAULT_ARCH
 from .errors import ArgumentError, BackendError, GeometryError, PlanError
-from .launch import Backend, Module, Ready, compile_cuda, out
+from .launch import compile_cuda
 from .layouts import ConvGeometry, csr
+from .module import Backend, Module, Ready
 from .occupancy import limits_of
 from .resources import Resources
 from .result import LaunchResult

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from . import plan as plans
+from .arguments import out
 from .expression import Value
-from .launch import Module, out
+from .module import Module
 from .plan import Plan
 from .result import WarpAccess
 from .sim.lanes import Lanes

@@ -24,7 +24,7 @@ FLOORS = ("kernels", "judge", "course", "faces")
 KERNEL_FLOORS = (
     {"errors", "result"},
     {"oracle", "layouts", "signature", "expression", "workloads"},
-    {"compiler", "sim", "gpu", "resources", "occupancy"},
+    {"arguments", "module", "compiler", "sim", "engine", "gpu", "resources", "occupancy"},
     {"launch", "plan", "rungs"},
     {"measure", "stopwatch", "lowering", "activity", "trace"},
     {"cudnn", "cublas", "cusparse", "codegen", "recorded"},

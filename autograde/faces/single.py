@@ -18,7 +18,7 @@ import numpy as np
 from ...kernels import compile_cuda, out, plan
 from ...kernels.errors import ArgumentError, CompileError, ConvladderError, LaunchError, PlanError
 from ...kernels.expression import ExpressionError, evaluate
-from ...kernels.launch import Kernel, Module
+from ...kernels.module import Kernel, Module
 from ...kernels.plan import Plan
 from ...kernels.result import Counters, Fault, LaunchResult, WarpAccess, total
 from ...kernels.signature import SCALARS

@@ -23,10 +23,12 @@ from pathlib import Path
 import numpy as np
 
 from .. import plan, sim
+from ..arguments import out
 from ..compiler import compile_ptx
-from ..launch import Module, compile_cuda, launch, out
+from ..launch import compile_cuda, launch
 from ..layouts import ConvGeometry
 from ..methods import conv2d, ladder_source
+from ..module import Module
 
 #: One filter over a photograph of three channels, and the smallest case of a lab.
 PHOTOGRAPH = ConvGeometry(N=1, C=3, H=256, W=256, K=1, R=3, S=3, pad=(1, 1))

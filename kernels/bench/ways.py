@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import codegen, cublas, cudnn, cusparse, oracle, plan, rungs, workloads
+from ..arguments import out
 from ..gpu import cupy_module
-from ..launch import Module, Ready, compile_cuda, out
+from ..launch import compile_cuda
 from ..layouts import csr
+from ..module import Module, Ready
 from ..stopwatch import Work
 from .cases import CODEGEN, Case
 

@@ -5,7 +5,7 @@ import pytest
 
 from convladder.kernels import compile_cuda, launch, out
 from convladder.kernels.errors import ArgumentError, CompileError, KernelNameError, LaunchError
-from convladder.kernels.launch import base_name
+from convladder.kernels.module import base_name
 from convladder.kernels.signature import Parameter, kernels
 
 SAXPY = """

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from convladder.kernels import compile_cuda, expression, out, plan
-from convladder.kernels.launch import Backend, Module, Ready
+from convladder.kernels.module import Backend, Module, Ready
 from convladder.kernels.signature import SCALARS
 
 HERE = Path(__file__).parent

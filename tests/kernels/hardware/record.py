@@ -25,8 +25,8 @@ import numpy as np
 
 from convladder.kernels import gpu, plan
 from convladder.kernels.errors import GeometryError
-from convladder.kernels.launch import Backend, Module
 from convladder.kernels.layouts import ConvGeometry
+from convladder.kernels.module import Backend, Module
 from convladder.kernels.result import Counters
 from convladder.kernels.rungs import LADDER, check_geometry, convolution, convolution_module, convolution_source
 

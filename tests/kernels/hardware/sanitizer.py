@@ -31,7 +31,7 @@ from typing import Any
 import annotated
 
 from convladder.kernels import gpu
-from convladder.kernels.launch import Module
+from convladder.kernels.module import Module
 
 HERE = Path(__file__).parent
 RECORD = HERE / "sanitizer.json"
