@@ -77,7 +77,7 @@ def test_each_recorded_claim_stands_with_what_the_record_says(page: str) -> None
 @pytest.mark.parametrize("lab", WRITTEN)
 def test_no_line_of_the_reasoning_stands_in_a_lab(lab: str) -> None:
     lines = answer_key.written_lines(lab)
-    assert len(lines) > 20
+    assert len(lines) >= len(specs.load(lab).tasks)
     for path in (build.ROOT / "labs").rglob("*.ipynb"):
         text = "".join("".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"])
         bare = "".join(text.split())
