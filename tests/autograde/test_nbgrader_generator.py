@@ -121,7 +121,7 @@ def test_the_graded_notebook_is_the_released_one_with_the_students_function_in_i
 
 
 def test_the_feedback_says_what_is_wrong_with_the_generated_text(course: Path) -> None:
-    names = {w.path.stem: name for name, w in zip(sample._NAMES, sample.mistakes(LAB))}
+    names = {w.path.stem: name for name, w in zip(sample.NAMES, sample.mistakes(LAB))}
     assert "the constants have too few digits" in feedback(course, names["generate_six_digits"])
     assert "the text generated for case" in feedback(course, names["generate_surplus_threads"])
 
