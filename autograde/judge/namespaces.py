@@ -1,7 +1,7 @@
 """Namespaces of a worker's own, inside the sandbox that it is forked in.
 
-Bubblewrap keeps all workers of a sandbox from the machine; this keeps each from those before and after it: files,
-processes, sockets, System V objects, keys and the right to make further namespaces. A worker's first process calls
+Bubblewrap keeps all workers of a sandbox from the machine; this keeps each from those before and after it: its files,
+processes, sockets, System V objects and keys are its own, and it can make no further namespaces. A process calls
 `leave` and forks; the process forked then is the first of the new namespaces, and calls `settle`.
 
 Linux only. Standard library only: inside the sandbox this file stands alone.
@@ -39,6 +39,12 @@ def end_with_parent() -> None:
     _called(_libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
+def leave_keys() -> None:
+    """Have an empty ring of keys in place of the session's, which namespaces do not divide."""
+    if (number := _KEYCTL.get(platform.machine())) is not None:  # a system that forbids keys shares none
+        _libc.syscall(ctypes.c_long(number), _JOIN_SESSION_KEYRING, None)
+
+
 def leave() -> None:
     """Leave all namespaces for new ones, as the same user; that of processes begins with the next fork."""
     user, group = os.getuid(), os.getgid()
@@ -59,8 +65,6 @@ def settle(tmp_bytes: int) -> None:
     _mount("/proc/sys", "/proc/sys", _BIND | _RECURSIVE)
     _mount("none", "/proc/sys", _BIND | _REMOUNT | _READ_ONLY | _NO_SUID | _NO_DEVICES | _NO_EXEC)
     os.chdir("/tmp")  # it was in the folder below the new one
-    if (number := _KEYCTL.get(platform.machine())) is not None:  # a system that forbids keys shares none
-        _libc.syscall(ctypes.c_long(number), _JOIN_SESSION_KEYRING, None)
     for capability in range(_MOST_CAPABILITIES):  # the system does not have all of them
         _libc.prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)

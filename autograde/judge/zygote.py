@@ -63,6 +63,7 @@ def _enter(descriptors: list[int]) -> int:
         os.write(group, b"0")
         os.close(group)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    namespaces.leave_keys()
     return descriptors[3]
 
 

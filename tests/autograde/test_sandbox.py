@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -309,6 +310,12 @@ def test_it_cannot_reach_the_grader(bwrap: str) -> None:
     )
 
 
+def test_it_holds_nothing_open_but_its_own_pipes(bwrap: str) -> None:
+    held = outcome("return [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')[:-1]]")
+    assert {name.partition(":")[0] for name in held} == {"pipe", "/dev/null"}
+    assert len(held) == 5
+
+
 def test_its_environment_says_nothing(bwrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVLADDER_SECRET", "hidden")
     shown = outcome("return sorted(os.environ)")
@@ -457,6 +464,21 @@ def test_nothing_of_a_submission_is_left_for_the_next(bwrap: str, what: str) -> 
             assert call(worker, _LEAVING.format(expression=expression)) is found
     if sandbox.divisible():
         assert zygotes[0] is zygotes[1]
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_keys_of_the_session_are_not_shared(bwrap: str, monkeypatch: pytest.MonkeyPatch, divided: bool) -> None:
+    """A grader that was logged in has a ring of keys, which its children inherit."""
+    add, control = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+    join, search, session = 1, 10, -3
+    if ctypes.CDLL(None).syscall(control, join, None) < 0:
+        pytest.skip("this system keeps no keys for its users")
+    if not divided:
+        monkeypatch.setattr(sandbox, "divisible", lambda: False)
+    monkeypatch.setattr(sandbox, "_zygotes", sandbox._Zygotes())
+    libc = "import ctypes\nlibc = ctypes.CDLL(None)\n"
+    assert outcome(f"{libc}return libc.syscall({add}, b'user', b'left', b'x', 1, {session})") > 0
+    assert outcome(f"{libc}return libc.syscall({control}, {search}, {session}, b'user', b'left', 0)") == -1
 
 
 def test_a_workers_namespaces_are_its_own(bwrap: str) -> None:
