@@ -222,7 +222,7 @@ def _note(reason: str) -> str:
 
 
 def _array_difference(expected: np.ndarray, value: Any) -> str:
-    if isinstance(value, list) and expected.dtype.kind in "biuf":
+    if isinstance(value, tuple | list) and expected.dtype.kind in "biuf":
         try:
             value = np.array(value)
         except ValueError:

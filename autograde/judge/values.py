@@ -7,10 +7,12 @@ for) and `TooLarge`. Standard library and NumPy only: inside the sandbox this fi
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # where nothing has loaded it, no value is one of its types
+    import numpy as np
 
 #: Numbers in one returned value, arrays included.
 MAX_ITEMS = 100_000
@@ -63,7 +65,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
         raise _Full
     if value is None or isinstance(value, bool):
         return value
-    if (packed := _number_of_numpy(value)) is not None:
+    if "numpy" in sys.modules and (packed := _number_of_numpy(value)) is not None:
         return packed
     if isinstance(value, int):
         if int(value).bit_length() > _MAX_BITS:
@@ -76,7 +78,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
     if isinstance(value, (tuple, list)):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_pack(v, arrays, left, depth + 1, most_text) for v in value]}
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+    if _is_array(value) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         left[0] -= value.size
         if left[0] < 0 or value.ndim > 8:
             raise _Full
@@ -87,6 +89,8 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
 
 def _number_of_numpy(value: Any) -> Any:
     """A number of NumPy's, packed as Python's, a float32 as such: it has fewer digits. None for anything else."""
+    import numpy as np
+
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, np.integer):
@@ -96,6 +100,14 @@ def _number_of_numpy(value: Any) -> Any:
     if isinstance(value, np.floating):
         return {"float32" if isinstance(value, np.float32) else "float": float(value).hex()}
     return None
+
+
+def _is_array(value: Any) -> bool:
+    if "numpy" not in sys.modules:
+        return False
+    import numpy as np
+
+    return isinstance(value, np.ndarray)
 
 
 def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
@@ -123,6 +135,8 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
 
 
 def _float(kind: str, text: str) -> Any:
+    import numpy as np
+
     try:
         with np.errstate(over="ignore"):
             return float.fromhex(text) if kind == "float" else np.float32(float.fromhex(text))
@@ -132,11 +146,20 @@ def _float(kind: str, text: str) -> Any:
 
 def show(value: Any, limit: int = 60) -> str:
     """`value` as a student would write it, shortened."""
-    if isinstance(value, np.ndarray):
+    if _is_array(value):
+        import numpy as np
+
         if value.size > _MAX_SHOWN:
             text = f"array of shape {value.shape}"
         else:
             text = " ".join(np.array2string(value, separator=", ").split())
     else:
-        text = " ".join(repr(value).split())
+        text = " ".join(repr(_listed(value)).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _listed(value: Any) -> Any:
+    """A tuple or list with its small arrays as lists, which read more easily."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_listed, value))
+    return value.tolist() if _is_array(value) and value.size <= _MAX_SHOWN else value

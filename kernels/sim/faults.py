@@ -259,7 +259,7 @@ def _cure(launch: Launch, event: Event, line: int) -> str:
     if (event.other - 1) // launch.threads_per_block != event.block:
         return "blocks run in any order, and no barrier orders them"
     other_line = launch.entry.function.code[event.other_pc].line
-    barrier = "__syncthreads()" if launch.warps_per_block > 1 else "__syncwarp()"
+    barrier = "__syncthreads()" if launch.warps_per_block > 1 else "__syncthreads() (or, in one warp, __syncwarp())"
     is_update = event.code == UPDATED or launch.entry.function.code[event.pc].opcode in ("atom", "red")
     if event.code == WRITE_WRITE and other_line == line and not is_update:
         return "each thread needs an element of its own"

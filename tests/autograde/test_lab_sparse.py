@@ -315,7 +315,7 @@ def test_crossover_is_shown_as_recorded_where_the_rungs_are_missing(monkeypatch:
 @pytest.mark.parametrize(
     ("returned", "says"),
     [
-        ("None", "returned None, expected"),
+        ("None", "returned None, expected ([0, 2, 2, 4], [1, 3, 0, 2], [3.0, 1.0, 2.0, 5.0])"),
         ("[0, 1], [0]", "2 values instead of 3"),
         (
             "np.array([0.0, 2.0, 2.0, 4.0]), [0], [7.0]",

@@ -183,6 +183,14 @@ def test_a_missing_barrier_is_named_in_no_next_turn_where_there_is_no_loop(engin
     assert not any("next turn" in f.message for f in faults)
 
 
+def test_in_a_block_of_one_warp_either_barrier_is_named(engine):
+    source = """extern "C" __global__ void k(float* y) { __shared__ float s[32]; int i = threadIdx.x;
+        s[i] = i;
+        y[i] = s[31 - i]; }"""
+    fault = engine.run(source, 1, 32, {"y": np.zeros(32, F)}).faults[0]
+    assert "a __syncthreads() (or, in one warp, __syncwarp()) is missing between line 2 and line 3" in fault.message
+
+
 @pytest.mark.parametrize(
     ("body", "what"),
     [
