@@ -80,7 +80,9 @@ figures.stretched(H=4, W=4, pad=1, taps=[(0, 1), (1, 1), (2, 2)], p=2, q=1)
 # the number of non-zeros before row $k$, so that row $k$ is `val[rowptr[k]]` to `val[rowptr[k+1] - 1]`. It has one entry more than there are rows.
 #
 # **Task `to_csr`, Python, about 5 lines.** Given a matrix `a` (an array, rows by columns), return `(rowptr, col, val)`, as lists or arrays. In a
-# row the columns ascend. Do the matrix of the first case by hand before you run the check.
+# row the columns ascend. Do one of the check's matrices by hand first, and mind its empty row:
+#
+# $$ \begin{pmatrix} 0 & 3 & 0 & 1 \\ 0 & 0 & 0 & 0 \\ 2 & 0 & 5 & 0 \end{pmatrix} $$
 
 # %%
 # %%answer to_csr
