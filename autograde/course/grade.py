@@ -274,14 +274,20 @@ def _judge(job: _Job) -> str:
     return job.judge().to_json()
 
 
-def _judge_all(jobs: Sequence[_Job], settings: Settings) -> Iterator[tuple[_Job, SubmissionRecord]]:
+#: What a judging process does with a submission: it returns the record's JSON.
+Work = Callable[[_Job], str]
+
+
+def _judge_all(
+    jobs: Sequence[_Job], settings: Settings, work: Work = _judge
+) -> Iterator[tuple[_Job, SubmissionRecord]]:
     """Judge each job in a process of the pool, in order of completion."""
     modules = [judging.__name__, __name__]
     if settings.scheduler:
         on_gpu = settings.on == "gpu"
-        results = cluster.run(jobs, _judge, settings.scheduler, settings.limit_s, modules, on_gpu=on_gpu)
+        results = cluster.run(jobs, work, settings.scheduler, settings.limit_s, modules, on_gpu=on_gpu)
     else:
-        results = pool.run(jobs, _judge, settings.workers, settings.limit_s, modules)
+        results = pool.run(jobs, work, settings.workers, settings.limit_s, modules)
     for job, result in results:
         if isinstance(result, pool.Broken):
             yield job, job.nothing(_WHY_BROKEN[result.reason].format(result.how), result.details or result.how)
@@ -307,6 +313,7 @@ def grade_class(
     watch: Watch | None = None,
     specs_dir: Path | None = None,
     course: Course | None = None,
+    work: Work = _judge,
 ) -> Grades:
     """Judge every submission of a lab that has no valid record yet, and write records and grades.csv.
 
@@ -316,6 +323,7 @@ def grade_class(
 
     folder  the submissions, or a zip archive of them (see collect.py)
     course  its roster, deadlines, points and hidden cases; `settings` say its timing form
+    work    a module's function: another one only to measure what everything around the judging costs
     Raises GradingError where there is nothing to grade, OUT cannot be written, or another run holds it,
     BackendError where timing is to be measured and cannot be.
     """
@@ -357,7 +365,7 @@ def grade_class(
                 open_jobs.append(replace(job, earlier=known))
         kept = len(records)
         # What a group handed in is judged once; its other members' records are made from that one.
-        for job, record in _judge_all([j for j in open_jobs if not j.entry.of], settings):
+        for job, record in _judge_all([j for j in open_jobs if not j.entry.of], settings, work):
             finished(job, record, kept=False)
         shared = [replace(j, earlier=judged[j.entry.of]) for j in open_jobs if j.entry.of]
         for job, record in _judge_all([replace(j, settings=replace(settings, force=False)) for j in shared], settings):

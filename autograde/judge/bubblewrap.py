@@ -1,4 +1,4 @@
-"""The command line that starts a worker inside bubblewrap: what it sees, and as whom it runs.
+"""The command line that starts a zygote inside bubblewrap: what its workers see, and as whom they run.
 
 Inside, the interpreter keeps its path, and the packages that the worker's role needs stand in one folder,
 `/env`. Everything else of this machine is absent, but for the system's libraries, read-only. `layout` says
@@ -46,11 +46,11 @@ shift
 exec "$@"
 """
 
-#: The worker's bootstrap: only /env is searched for packages, and for the libraries of the NVIDIA wheels.
+#: The zygote's bootstrap: only /env is searched for packages, and for the libraries of the NVIDIA wheels.
 _BOOTSTRAP = (
     "import site, sys, runpy; site.PREFIXES[:] = ['/env']; sys.prefix = sys.exec_prefix = '/env'; "
     "sys.path[:] = [p for p in sys.path if 'packages' not in p] + site.getsitepackages(); "
-    "sys.argv[0] = 'worker'; runpy.run_module('convladder.autograde.judge.worker', run_name='__main__')"
+    "sys.argv[0] = 'zygote'; runpy.run_module('convladder.autograde.judge.zygote', run_name='__main__')"
 )
 
 
@@ -128,14 +128,14 @@ def _distribution_records(prefix: str) -> list[Path]:
 
 
 def _add_own_code(shown: Layout, role: Role) -> None:
-    """The worker and its two helpers; for kernels also convladder.kernels, without the ladder's answers.
+    """The zygote, the worker and their helpers; for kernels also convladder.kernels, without the ladder's answers.
 
     None of our `__init__` files is shown but that of `kernels`: without them the folders are plain
-    namespaces, and importing the worker imports nothing else.
+    namespaces, and importing them imports nothing else.
     """
     here = Path(__file__).resolve().parent
     own = f"{site_packages()}/convladder"
-    for name in ("worker.py", "frames.py", "values.py"):
+    for name in ("zygote.py", "namespaces.py", "worker.py", "frames.py", "values.py"):
         shown.bind(here / name, f"{own}/autograde/judge/{name}")
     if role == "kernel":
         import convladder.kernels
@@ -146,9 +146,12 @@ def _add_own_code(shown: Layout, role: Role) -> None:
                 shown.masks.append(f"{own}/kernels/ladder")
 
 
-def command(role: Role, gpu: bool, tmp_bytes: int, arguments: Sequence[str]) -> list[str]:
-    """The whole command line of a sandboxed worker; `arguments` are the worker's own."""
-    return wrapped(role, gpu, tmp_bytes, [_interpreter(), "-I", "-S", "-c", _BOOTSTRAP, *arguments])
+def command(role: Role, gpu: bool, tmp_bytes: int, divided: bool) -> list[str]:
+    """The whole command line of a sandboxed zygote.
+
+    divided  whether its workers get namespaces of their own: only then may the sandbox make some
+    """
+    return wrapped(role, gpu, tmp_bytes, [_interpreter(), "-I", "-S", "-c", _BOOTSTRAP, role], divided)
 
 
 def probe(role: Role) -> list[str]:
@@ -161,10 +164,10 @@ def _interpreter() -> str:
     return os.path.realpath(sys.executable)
 
 
-def wrapped(role: Role, gpu: bool, tmp_bytes: int, inner: list[str]) -> list[str]:
+def wrapped(role: Role, gpu: bool, tmp_bytes: int, inner: list[str], divided: bool = False) -> list[str]:
     shown = layout(role, gpu)
     if os.geteuid() != 0:
-        return [*_bwrap(shown, [str(outside) for outside, _ in shown.binds], tmp_bytes), "--", *inner]
+        return [*_bwrap(shown, [str(outside) for outside, _ in shown.binds], tmp_bytes, divided), "--", *inner]
     sources = [str(outside) for outside, _ in shown.binds]
     stage = next((s for s in _STAGES if Path(s).is_dir() and not any(_inside(p, s) for p in sources)), _STAGES[0])
     staged = [f"{stage}/{i}" for i in range(len(sources))]
@@ -172,19 +175,21 @@ def wrapped(role: Role, gpu: bool, tmp_bytes: int, inner: list[str]) -> list[str
     become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
     become += ["--inh-caps=-all", "--bounding-set=-all", "--"]
     enter = ["unshare", "--mount", "--propagation", "private", "--", "sh", "-ec", _STAGE_SCRIPT, "sh", stage]
-    return [*enter, *sources, "--", *become, *_bwrap(shown, staged, tmp_bytes), "--", *inner]
+    return [*enter, *sources, "--", *become, *_bwrap(shown, staged, tmp_bytes, divided), "--", *inner]
 
 
 def _inside(path: str, folder: str) -> bool:
     return Path(path).is_relative_to(folder)
 
 
-def _bwrap(shown: Layout, sources: Sequence[str], tmp_bytes: int) -> list[str]:
+def _bwrap(shown: Layout, sources: Sequence[str], tmp_bytes: int, divided: bool) -> list[str]:
     small = str(1 << 20)
-    args = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--disable-userns"]
+    args = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user"]
+    args += [] if divided else ["--disable-userns"]  # `namespaces.settle` then sees to it
     args += ["--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     args += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
-    args += ["--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys"]
+    args += ["--proc", "/proc"]
+    args += [] if divided else ["--ro-bind", "/proc/sys", "/proc/sys"]
     args += ["--dev", "/dev", "--size", small, "--tmpfs", "/dev/shm"]
     for device in shown.devices:
         args += ["--dev-bind", str(device), str(device)]

@@ -28,9 +28,6 @@ _NUMBERS = itertools.count()
 #: How long the system may take to bury the processes of a group.
 _BURIAL_S = 2.0
 
-#: Enter the groups whose lists stand before `--`, then become the command behind it.
-_ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
-
 
 @dataclass(frozen=True)
 class Hierarchy:
@@ -52,10 +49,9 @@ class Group:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def entering(self, command: Sequence[str]) -> list[str]:
-        """A command that runs another one within this group, and all that it starts."""
-        lists = [str(folder / "cgroup.procs") for folder in self.folders]
-        return ["sh", "-ec", _ENTER, "sh", *lists, "--", *command]
+    def lists(self) -> list[Path]:
+        """Files that a process enters this group by: it writes "0" to each."""
+        return [folder / "cgroup.procs" for folder in self.folders]
 
     def within(self) -> Group:
         """A group in this one: its processes count here too, and can be ended by themselves."""

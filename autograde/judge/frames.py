@@ -15,10 +15,9 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # a process that is sent no arrays does not spend a tenth of a second on it
-    import numpy as np
+import numpy as np
 
 _MAGIC = b"CVF1"
 _PREFIX = struct.Struct("<4sIQ")
@@ -43,11 +42,7 @@ class Frame:
 
 def encode(header: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> bytes:
     """One frame as bytes. Arrays are sent little-endian and in C order."""
-    packed = list(arrays)
-    if packed:
-        import numpy as np
-
-        packed = [np.asarray(a, order="C") for a in packed]
+    packed = [np.asarray(a, order="C") for a in arrays]
     packed = [a.astype(a.dtype.newbyteorder("<"), copy=False) for a in packed]
     listed = [[a.dtype.str, list(a.shape)] for a in packed]
     head = json.dumps({**header, "arrays": listed}, allow_nan=False, separators=(",", ":")).encode()
@@ -111,8 +106,6 @@ def _arrays(listed: Any, payload: bytes) -> list[np.ndarray]:
         raise FrameError("`arrays` is not a list")
     arrays: list[np.ndarray] = []
     start = 0
-    if listed:
-        import numpy as np
     for item in listed:
         if not (isinstance(item, list) and len(item) == 2 and str(item[0]) in _DTYPES and _is_shape(item[1])):
             raise FrameError("an array is not described by a known dtype and a shape")

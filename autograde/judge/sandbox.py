@@ -10,26 +10,32 @@ Never as root: to the kernel, user 0 inside a user namespace is still user 0 out
 bind. Where the grader is root, the sandbox is started as an unprivileged user, out of a private mount
 namespace that shows this user the interpreter and the packages, which may lie in root's closed home.
 
-A worker dies with the *thread* that started it (that is how bubblewrap's --die-with-parent works in Linux),
-so open workers in a thread that lives as long as they are needed.
+Starting Python with all that a worker needs takes longer than most judging. So workers are forked by processes that
+have loaded it, the zygotes, of which a thread has one for each kind of worker. Under bwrap a zygote lives in a sandbox,
+and each worker in namespaces of its own within that (namespaces.py). Where the system makes none there, and where a GPU
+is shown, each worker has a sandbox of its own.
+
+A worker dies with the *thread* that first needed its zygote (that is how bubblewrap's --die-with-parent works in
+Linux), so open workers in a thread that lives as long as they are needed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
+import select
 import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,6 +44,7 @@ from convladder.kernels.errors import ConvladderError
 from . import bubblewrap, cgroup
 from .bubblewrap import Role
 from .frames import Decoder, Frame, FrameError, encode
+from .spawn import Zygote
 
 _READ = 1 << 20
 _START_SECONDS = 60.0
@@ -155,10 +162,10 @@ def open_worker(policy: SandboxPolicy | str = "bwrap") -> Worker:
         there, reason = available()
         if not there:
             raise SandboxError(f"student text cannot be sandboxed: {reason}")
-    if os.name == "nt":
+    if sys.platform != "linux":
         raise SandboxError(
-            "kernels are compiled and run in their own process, with pipes that Windows cannot wait for: use WSL2. "
-            "convladder.kernels itself, compile_cuda and launch, works on Windows"
+            "kernels are compiled and run in processes of their own, in ways that only Linux has: on Windows use WSL2, "
+            "elsewhere a Linux container. convladder.kernels itself, compile_cuda and launch, works on Windows"
         )
     return Worker(policy)
 
@@ -182,7 +189,7 @@ class Worker:
         self.close()
 
     def start(self, *roles: Role) -> None:
-        """Start processes that will be needed, without waiting for them: importing takes them a moment."""
+        """Start processes that will be needed, without waiting for them."""
         for role in roles:
             if role not in self._children:
                 group = self._group.within() if self._group is not None else None
@@ -235,6 +242,48 @@ class Worker:
             self._group.close()
 
 
+class _Zygotes(threading.local):
+    """The zygotes that a thread has started, each for all workers of its kind."""
+
+    def __init__(self) -> None:
+        self._started: dict[tuple[Role, str], Zygote] = {}
+
+    def of(self, policy: SandboxPolicy, role: Role) -> Zygote:
+        known = self._started.get((role, policy.kind))
+        if known is None or not known.lives():
+            known = self._started[role, policy.kind] = _started(policy, role, divided=policy.kind == "bwrap")
+        return known
+
+
+_zygotes = _Zygotes()
+
+
+def _started(policy: SandboxPolicy, role: Role, *, divided: bool) -> Zygote:
+    if policy.kind == "bwrap":
+        command = bubblewrap.command(role, policy.gpu, policy.tmp_size, divided)
+        folder, environment = "/", _outer_environment()
+    else:
+        command = [sys.executable, "-m", "convladder.autograde.judge.zygote", role]
+        folder, environment = tempfile.gettempdir(), {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        return Zygote(command, folder, environment)
+    except OSError as error:
+        raise SandboxError(f"a worker cannot be started: {error}") from None
+
+
+@functools.cache
+def divisible() -> bool:
+    """Whether this system makes namespaces within a sandbox. Tried for real, once."""
+    policy = SandboxPolicy()
+    zygote = _zygotes.of(policy, "python")
+    process = zygote.fork(policy.limits("python"), (), own_tmp=policy.tmp_size)
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+        return bool(ready) and os.read(process.stdout, 1) != b""
+    finally:
+        process.end()
+
+
 #: Events that end a reply.
 _LAST_EVENTS = frozenset({"end", "error", "results"})
 
@@ -256,49 +305,36 @@ class _Printed:
 
 
 class _Child:
-    """One child process and its three pipes."""
+    """One child process, and the talk with it."""
 
     def __init__(self, policy: SandboxPolicy, role: Role, group: cgroup.Group | None):
         self._policy = policy
         self._group = group
         self._printed = _Printed(policy.printed)
         self._ready = False
-        arguments = [role, json.dumps(policy.limits(role))]
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        if policy.kind == "bwrap":
-            command = bubblewrap.command(role, policy.gpu, policy.tmp_size, arguments)
-            command = command if group is None else group.entering(command)
-            where: str = "/"
-            environment = _outer_environment()
-        else:
-            command = [sys.executable, "-m", "convladder.autograde.judge.worker", *arguments]
+        limits, groups = policy.limits(role), group.lists() if group is not None else []
+        if policy.kind == "none":
             self._folder = tempfile.TemporaryDirectory(prefix="convladder-", ignore_cleanup_errors=True)
-            where = self._folder.name
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                cwd=where, env=environment, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise SandboxError(f"a worker cannot be started: {error}") from None
-        for pipe in self._pipes():
-            os.set_blocking(pipe.fileno(), False)
-
-    def _pipes(self) -> list[IO[bytes]]:
-        return [p for p in (self._process.stdin, self._process.stdout, self._process.stderr) if p is not None]
+            self._process = _zygotes.of(policy, role).fork(limits, groups, self._folder.name)
+        # Of CUDA we know that it runs inside bubblewrap, not that it runs in namespaces within that.
+        elif (policy.gpu and role == "kernel") or not divisible():
+            self._process = _started(policy, role, divided=False).become(limits, groups)
+        else:
+            self._process = _zygotes.of(policy, role).fork(limits, groups, own_tmp=policy.tmp_size)
 
     def exchange(self, request: bytes, reply_bytes: int, seconds: float) -> list[Frame]:
         if not self._ready:
-            self._wait_until_ready()
+            self.wait_until_ready()
         self._printed = _Printed(self._policy.printed)
         return self._talk(request, reply_bytes, seconds)
 
-    def _wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> None:
         try:
             (frame,) = self._talk(b"", 0, _START_SECONDS, first=True)
         except WorkerError as error:
-            said = " ".join(error.printed.split())[-500:]
+            said = " ".join(error.printed.split())[-500:] or self._process.zygote.said()
+            self._process.zygote.close()
             raise SandboxError(f"a worker did not start ({error.detail}): {said or 'it said nothing'}") from None
         if self._policy.kind == "bwrap" and frame.header.get("uid") == 0:
             raise SandboxError("the sandboxed worker runs as root: refusing to give it student text")
@@ -306,7 +342,7 @@ class _Child:
 
     def _talk(self, request: bytes, reply_bytes: int, seconds: float, first: bool = False) -> list[Frame]:
         """Write the request while reading replies and output; neither side can block the other."""
-        to_child, from_child, printed = self._pipes()
+        to_child, from_child, printed = self._process.pipes()
         deadline = time.monotonic() + seconds
         decoder = Decoder(reply_bytes)
         frames: list[Frame] = []
@@ -325,24 +361,24 @@ class _Child:
                 if not ready and time.monotonic() >= deadline:
                     raise failed("time", f"no answer within {seconds:g} s")
                 for key, _ in ready:
-                    if key.fileobj is to_child:
+                    if key.fd == to_child:
                         try:
-                            left = left[os.write(to_child.fileno(), left[:_READ]) :]
+                            left = left[os.write(to_child, left[:_READ]) :]
                         except BlockingIOError:
                             pass
                         except BrokenPipeError:
                             left = left[len(left) :]  # its death shows on the other pipe
                         if not left:
                             selector.unregister(to_child)
-                    elif key.fileobj is printed:
-                        data = os.read(printed.fileno(), _READ)
+                    elif key.fd == printed:
+                        data = os.read(printed, _READ)
                         self._printed.add(data)
                         if self._printed.size > self._printed.limit:
                             raise failed("output", f"more than {self._printed.limit >> 10} KiB were printed")
                         if not data:
                             selector.unregister(printed)
                     else:
-                        data = os.read(from_child.fileno(), _READ)
+                        data = os.read(from_child, _READ)
                         if not data:
                             self._printed.add(self._rest_of(printed))
                             raise failed("died", self._how_it_ended())
@@ -355,17 +391,16 @@ class _Child:
                                 raise failed("protocol", "it sent more than the reply")
                             return frames
 
-    def _rest_of(self, pipe: IO[bytes]) -> bytes:
+    def _rest_of(self, pipe: int) -> bytes:
         with contextlib.suppress(BlockingIOError, OSError):
-            return os.read(pipe.fileno(), _READ)
+            return os.read(pipe, _READ)
         return b""
 
     def _how_it_ended(self) -> str:
-        try:
-            code = self._process.wait(5)
-        except subprocess.TimeoutExpired:
+        code = self._process.status()
+        if code is None:
             return "it closed its pipe"
-        # bubblewrap reports the signal of the process inside as 128 + its number.
+        # The first process inside a sandbox reports the signal of the worker as 128 + its number.
         number = -code if code < 0 else code - 128 if code > 128 else 0
         if number:
             with contextlib.suppress(ValueError):
@@ -379,15 +414,8 @@ class _Child:
 
     def close(self) -> None:
         """End the process and all that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            self._process.kill()
-        self._process.wait()
+        self._process.end()
         if self._group is not None:
             self._group.close()
-        for pipe in self._pipes():
-            with contextlib.suppress(OSError):
-                pipe.close()
         if self._folder is not None:
             self._folder.cleanup()

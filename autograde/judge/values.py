@@ -7,12 +7,10 @@ for) and `TooLarge`. Standard library and NumPy only: inside the sandbox this fi
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # where nothing has loaded it, no value is one of its types
-    import numpy as np
+import numpy as np
 
 #: Numbers in one returned value, arrays included.
 MAX_ITEMS = 100_000
@@ -65,7 +63,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
         raise _Full
     if value is None or isinstance(value, bool):
         return value
-    if "numpy" in sys.modules and (packed := _number_of_numpy(value)) is not None:
+    if (packed := _number_of_numpy(value)) is not None:
         return packed
     if isinstance(value, int):
         if int(value).bit_length() > _MAX_BITS:
@@ -78,7 +76,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
     if isinstance(value, (tuple, list)):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_pack(v, arrays, left, depth + 1, most_text) for v in value]}
-    if _is_array(value) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
         left[0] -= value.size
         if left[0] < 0 or value.ndim > 8:
             raise _Full
@@ -89,8 +87,6 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
 
 def _number_of_numpy(value: Any) -> Any:
     """A number of NumPy's, packed as Python's, a float32 as such: it has fewer digits. None for anything else."""
-    import numpy as np
-
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, np.integer):
@@ -100,14 +96,6 @@ def _number_of_numpy(value: Any) -> Any:
     if isinstance(value, np.floating):
         return {"float32" if isinstance(value, np.float32) else "float": float(value).hex()}
     return None
-
-
-def _is_array(value: Any) -> bool:
-    if "numpy" not in sys.modules:
-        return False
-    import numpy as np
-
-    return isinstance(value, np.ndarray)
 
 
 def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
@@ -135,8 +123,6 @@ def unpack(packed: Any, arrays: list[np.ndarray], depth: int = 0) -> Any:
 
 
 def _float(kind: str, text: str) -> Any:
-    import numpy as np
-
     try:
         with np.errstate(over="ignore"):
             return float.fromhex(text) if kind == "float" else np.float32(float.fromhex(text))
@@ -146,9 +132,7 @@ def _float(kind: str, text: str) -> Any:
 
 def show(value: Any, limit: int = 60) -> str:
     """`value` as a student would write it, shortened."""
-    if _is_array(value):
-        import numpy as np
-
+    if isinstance(value, np.ndarray):
         if value.size > _MAX_SHOWN:
             text = f"array of shape {value.shape}"
         else:

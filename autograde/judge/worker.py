@@ -1,4 +1,4 @@
-"""The child process in which student text is compiled and run; `sandbox.py` starts it and talks to it.
+"""The process in which student text is compiled and run: `zygote.py` forks it, `sandbox.py` talks to it.
 
 Requests come on standard input and replies go to what was standard output, as frames (`frames.py`);
 student text sees neither: its input is empty, and what it prints goes to standard error, which the judge
@@ -36,14 +36,12 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 from .frames import Decoder, encode
 from .values import MAX_TEXT, pack
@@ -114,8 +112,6 @@ def _mapped_bytes() -> int:
 
 def _prepare_kernels() -> None:
     """Compile and run a kernel of no importance: what the first one pays for is then paid before a request comes."""
-    import numpy as np
-
     from convladder.kernels import compile_cuda, errors, launch, plan  # noqa: F401
 
     # A failure shows again, as a typed error, when a request needs what is missing.
@@ -210,8 +206,6 @@ def _run_case(
     modules: dict[str, Any], parsed: Any, request: dict[str, Any], case: dict[str, Any], arrays: list[np.ndarray]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """One case on the engine and, if that went well and a GPU was asked for, on the GPU, whose values count then."""
-    import numpy as np
-
     from convladder.kernels import errors, plan
 
     for module in modules.values():
@@ -254,8 +248,6 @@ def _operands(case: dict[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
 
 
 def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
-    import numpy as np
-
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[:] = 0xFF
     return array
@@ -263,8 +255,6 @@ def _poisoned(shape: list[int], dtype: str) -> np.ndarray:
 
 def _time(request: dict[str, Any], arrays: list[np.ndarray], send: Callable[..., None]) -> None:
     """Time texts on the GPU, and keep of what the watched one returned as much as the judge will check."""
-    import numpy as np
-
     from convladder.kernels import errors, measure
 
     watched = request["watched"]
@@ -290,8 +280,6 @@ class _Kept:
     """Of every timed run some elements, drawn after it returned; of one run, drawn by lot, everything."""
 
     def __init__(self, elements: int):
-        import numpy as np
-
         self._count = elements
         self._rng = np.random.default_rng()  # seeded by the system: nothing that a kernel can reach knows it
         self.whole = np.empty(0, np.float32)
@@ -397,22 +385,23 @@ def _line_of(error: BaseException) -> int:
 # ---- the loop
 
 
-def main(role: str, limits: dict[str, int]) -> None:
-    channel = _Channel()
-    started = time.perf_counter()
-    serve = {"kernel": _serve_kernels, "python": _run_python}[role]
+def prepare(role: str) -> None:
+    """Load all that a worker needs, before one is forked."""
     if role == "kernel":
         _prepare_kernels()
-    elif hasattr(signal, "SIGALRM"):
+
+
+def serve(role: str, limits: dict[str, int]) -> None:
+    """Be a worker: answer requests until their pipe is closed."""
+    channel = _Channel()
+    answer = {"kernel": _serve_kernels, "python": _run_python}[role]
+    if role == "python":
         signal.signal(signal.SIGALRM, _on_alarm)
+        np.random.seed()  # or it would be the same in all workers of a zygote
     _limit_resources(limits)
     sys.stdout = io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding="utf-8", errors="replace")
-    channel.send({"event": "ready", "uid": getattr(os, "getuid", int)(), "seconds": time.perf_counter() - started})
+    channel.send({"event": "ready", "uid": os.getuid()})
     for frame in channel.requests():
-        serve(frame.header, frame.arrays, channel.send)
+        answer(frame.header, frame.arrays, channel.send)
         with contextlib.suppress(Exception):
             sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,8 +191,7 @@ def test_a_worker_that_died_is_replaced(lab: Notebook, solved: dict[str, str]) -
     opened = magic._lab
     assert opened is not None
     for child in opened.worker._children.values():
-        child._process.kill()
-        child._process.wait()
+        os.killpg(child._process.zygote.pid, signal.SIGKILL)
     lab.run("check('direct_guarded')")
     lab.run("result = check('direct_guarded')")
     assert lab.shell.user_ns["result"].passed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -104,7 +106,8 @@ def test_a_worker_that_dies_is_reported_and_replaced(worker: Worker, death: str)
     assert call(worker, "def f():\n    return 7") == 7
 
 
-def test_a_process_that_something_else_kills_is_asked_once_more(worker: Worker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("victims", [slice(-1, None), slice(None)], ids=["the worker", "its zygote too"])
+def test_a_process_that_something_else_kills_is_asked_once_more(worker: Worker, victims: slice) -> None:
     """Killed from outside while it answers; asked again, nothing happens to it."""
     kills: list[int] = []
     call(worker, "def f():\n    return 1")
@@ -113,8 +116,10 @@ def test_a_process_that_something_else_kills_is_asked_once_more(worker: Worker, 
         while not worker._children["python"]._ready:
             time.sleep(0.01)
         time.sleep(0.2)
-        kills.append(worker._children["python"]._process.pid)
-        os.killpg(kills[0], signal.SIGKILL)
+        kills.extend(_descendants(worker._children["python"]._process.zygote.pid)[victims])
+        for pid in kills:
+            with contextlib.suppress(ProcessLookupError):  # with the first of them others end
+                os.kill(pid, signal.SIGKILL)
 
     worker.start("python")
     thread = threading.Thread(target=kill)
@@ -199,19 +204,19 @@ def test_to_the_system_outside_it_is_never_root(bwrap: str) -> None:
         call(worker, "def f():\n    return 1")
         worker.start("python")
         child = worker._children["python"]
-        child._wait_until_ready()
-        owners = {os.stat(f"/proc/{pid}").st_uid for pid in _descendants(child._process.pid)}
+        child.wait_until_ready()
+        owners = {os.stat(f"/proc/{pid}").st_uid for pid in _descendants(child._process.zygote.pid)}
     assert owners
     assert 0 not in owners
 
 
 def _descendants(pid: int) -> list[int]:
+    """A process and those that it started, each behind the one that started it."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     parents = dict(map(int, line.split()) for line in listed.splitlines())
     found = [pid]
-    for p in sorted(parents):
-        if parents[p] in found:
-            found.append(p)
+    for known in found:
+        found += [p for p in sorted(parents) if parents[p] == known]
     return [p for p in found if Path(f"/proc/{p}").exists()]
 
 
@@ -232,7 +237,7 @@ def test_the_text_of_this_project_is_not_shown_but_for_the_worker(bwrap: str) ->
 return sorted(os.path.join(d, f) for d, _, files in os.walk('/env') if '/numpy' not in d for f in files)
 """
     shown = outcome(body)
-    assert [Path(p).name for p in shown] == ["frames.py", "values.py", "worker.py"]
+    assert [Path(p).name for p in shown] == ["frames.py", "namespaces.py", "values.py", "worker.py", "zygote.py"]
 
 
 def test_a_kernel_worker_cannot_include_the_ladder_or_a_spec(bwrap: str) -> None:
@@ -303,6 +308,12 @@ def test_it_cannot_reach_the_grader(bwrap: str) -> None:
         "ProcessLookupError",
         "PermissionError",
     )
+
+
+def test_it_holds_nothing_open_but_its_own_pipes(bwrap: str) -> None:
+    held = outcome("return [os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd')[:-1]]")
+    assert {name.partition(":")[0] for name in held} == {"pipe", "/dev/null"}
+    assert len(held) == 5
 
 
 def test_its_environment_says_nothing(bwrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,6 +413,108 @@ def test_no_further_namespace_can_be_made(bwrap: str) -> None:
     assert outcome(body) == -1
 
 
+# ---- one submission and the next, which the same zygote forks
+
+
+#: What a submission may try to leave, and how another finds it: expressions, true where it is there.
+LEFT = {
+    "a file in /tmp": ("open('/tmp/left', 'w').close() or True", "os.path.exists('/tmp/left')"),
+    "a file in shared memory": ("open('/dev/shm/left', 'w').close() or True", "os.path.exists('/dev/shm/left')"),
+    "shared memory of System V": ("libc.shmget(77, 4096, 0o1600) >= 0", "libc.shmget(77, 4096, 0o600) >= 0"),
+    "a socket": ("linger() or True", "connects()"),
+    "a process": ("linger() or True", "len([p for p in os.listdir('/proc') if p.isdigit()]) > 2"),
+    "a name of the machine": ("libc.sethostname(b'left', 4) == 0 or True", "os.uname().nodename == 'left'"),
+    "a module that is patched": ("setattr(json, 'left', 1) or True", "hasattr(json, 'left')"),
+    "a state of random numbers": ("np.random.seed(1) or True", "np.random.rand() == np.random.RandomState(1).rand()"),
+}
+_LEAVING = """
+import ctypes, json, os, socket, time
+import numpy as np
+libc = ctypes.CDLL(None)
+
+def linger():
+    if os.fork() == 0:
+        os.setsid()
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(chr(0) + 'left')
+        server.listen()
+        time.sleep(60)
+    time.sleep(0.2)
+
+def connects():
+    try:
+        socket.socket(socket.AF_UNIX).connect(chr(0) + 'left')
+        return True
+    except OSError:
+        return False
+
+def f():
+    return bool({expression})
+"""
+
+
+@pytest.mark.parametrize("what", LEFT)
+def test_nothing_of_a_submission_is_left_for_the_next(bwrap: str, what: str) -> None:
+    leave, find = LEFT[what]
+    zygotes = []
+    for expression, found in ((leave, True), (find, False)):
+        with sandbox.open_worker(SMALL) as worker:
+            worker.start("python")
+            zygotes.append(worker._children["python"]._process.zygote)
+            assert call(worker, _LEAVING.format(expression=expression)) is found
+    if sandbox.divisible():
+        assert zygotes[0] is zygotes[1]
+
+
+@pytest.mark.parametrize("divided", [True, False])
+def test_keys_of_the_session_are_not_shared(bwrap: str, monkeypatch: pytest.MonkeyPatch, divided: bool) -> None:
+    """A grader that was logged in has a ring of keys, which its children inherit."""
+    add, control = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+    join, search, session = 1, 10, -3
+    if ctypes.CDLL(None).syscall(control, join, None) < 0:
+        pytest.skip("this system keeps no keys for its users")
+    if not divided:
+        monkeypatch.setattr(sandbox, "divisible", lambda: False)
+    monkeypatch.setattr(sandbox, "_zygotes", sandbox._Zygotes())
+    libc = "import ctypes\nlibc = ctypes.CDLL(None)\n"
+    assert outcome(f"{libc}return libc.syscall({add}, b'user', b'left', b'x', 1, {session})") > 0
+    assert outcome(f"{libc}return libc.syscall({control}, {search}, {session}, b'user', b'left', 0)") == -1
+
+
+def test_a_workers_namespaces_are_its_own(bwrap: str) -> None:
+    if not sandbox.divisible():
+        pytest.skip("this system makes no namespaces within a sandbox: each submission has a sandbox of its own")
+    with sandbox.open_worker(SMALL) as one, sandbox.open_worker(SMALL) as other:
+        owned = []
+        for worker in (one, other):
+            worker.start("python")
+            child = worker._children["python"]
+            child.wait_until_ready()
+            *_, pid = _descendants(child._process.zygote.pid)
+            owned.append({name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES})
+    assert not [name for name in NAMESPACES if owned[0][name] == owned[1][name]]
+
+
+NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
+
+
+def test_where_no_namespaces_can_be_made_within_a_sandbox_each_worker_has_its_own(
+    bwrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "divisible", lambda: False)
+    zygotes = []
+    with sandbox.open_worker(SMALL) as worker:
+        for _ in range(2):
+            worker.start("python")
+            zygotes.append(worker._children["python"]._process.zygote)
+            assert call(worker, "def f():\n    return 1") == 1
+        with pytest.raises(WorkerError, match="ended by SIGKILL"):
+            call(worker, "import os\ndef f():\n    os.kill(os.getpid(), 9)")
+    assert zygotes[0] is not zygotes[1]
+    assert not any(zygote.lives() for zygote in zygotes)
+    assert escape.open_ways() == []
+
+
 # ---- without a sandbox
 
 
@@ -424,6 +537,7 @@ def test_an_unknown_policy_is_refused() -> None:
 
 def test_a_worker_that_does_not_start_is_this_machines_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sandbox, "_zygotes", sandbox._Zygotes())
     with sandbox.open_worker("none") as worker, pytest.raises(SandboxError, match="did not start"):
         call(worker, "def f():\n    return 1")
 
