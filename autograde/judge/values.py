@@ -146,4 +146,4 @@ def _listed(value: Any) -> Any:
     """A tuple or list with its small arrays as lists, which read more easily."""
     if isinstance(value, (tuple, list)):
         return type(value)(map(_listed, value))
-    return value.tolist() if _is_array(value) and value.size <= _MAX_SHOWN else value
+    return value.tolist() if isinstance(value, np.ndarray) and value.size <= _MAX_SHOWN else value
