@@ -101,13 +101,16 @@ def _fit_one(where: str, parameter: Parameter, size: int, arg: Any) -> Argument:
 
 def _fit_struct(where: str, size: int, value: np.void) -> np.void:
     if value.nbytes != size:
-        raise ArgumentError(f"{where}: the struct has {size} bytes, the np.void has {value.nbytes}")
+        raise ArgumentError(
+            f"{where}: the struct has {size} bytes, the np.void has {value.nbytes}: give its dtype the struct's "
+            "members, padding too (align=True)"
+        )
     return value
 
 
 def _fit_array(where: str, parameter: Parameter, size: int, array: Any) -> Any:
     if size != 8 or (parameter.type and not parameter.is_pointer):
-        raise ArgumentError(f"{where}: got an array; the parameter is not a pointer")
+        raise ArgumentError(f"{where}: got an array; the parameter is not a pointer, so pass a number")
     wanted = parameter.dtype
     if wanted is not None and array.dtype != wanted:
         raise ArgumentError(

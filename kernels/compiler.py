@@ -227,4 +227,7 @@ def _bytes(nvrtc, size_of, get, program) -> bytes:
 
 def _require(nvrtc, status) -> None:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise BackendError(f"NVRTC failed with {status.name}")
+        raise BackendError(
+            f"NVRTC failed with {status.name}, which is no fault of the source. Run it again; if that does not help: "
+            "`pip install --force-reinstall nvidia-cuda-nvrtc`"
+        )

@@ -68,7 +68,8 @@ def multiply(
     """
     if max(rows, columns, inner, count) >= 2**31:
         raise GeometryError(
-            f"cuBLAS takes sizes below 2^31: not {rows} x {inner} by {inner} x {columns}, {count} times"
+            f"cuBLAS takes sizes below 2^31: not {rows} x {inner} by {inner} x {columns}, {count} times. "
+            "Use fewer images"
         )
     cublas, handle, (one, zero) = _cublas(), cupy_module().cuda.device.get_cublas_handle(), _scalars()
     cublas.setMathMode(handle, cublas.CUBLAS_DEFAULT_MATH)  # no TF32, whatever the caller has set

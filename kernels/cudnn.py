@@ -50,8 +50,8 @@ def frontend() -> ModuleType:
         import cudnn
     except ImportError as error:
         raise BackendError(
-            f"the library cuDNN cannot be loaded ({error}): `pip install convladder[cuda13]`, or [cuda12]; or, beside "
-            "your own CuPy, `pip install nvidia-cudnn-frontend nvidia-cudnn-cu13` (or -cu12)"
+            f"the library cuDNN cannot be loaded ({error}): beside CuPy, `pip install "
+            "'nvidia-cudnn-frontend<1.29' nvidia-cudnn-cu13` (or -cu12, as CuPy's)"
         ) from None
     return cudnn
 
@@ -95,7 +95,7 @@ class Convolution:
         if not found:
             raise LibraryError(
                 f"cuDNN {version()} has no {direction} plan for {geometry} in {precision} and {layout}: of "
-                f"{self.offered} that it offers none is allowed and builds"
+                f"{self.offered} that it offers none is allowed and builds. Try another precision or layout"
             )
         self.plans = tuple(sorted(found, key=lambda plan: plan.time_us))
         self._workspace = self._scratch(self.best.workspace_bytes)
@@ -251,7 +251,9 @@ def _graph(
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
     except (cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError) as error:
-        raise LibraryError(f"cuDNN {version()} does not take {g}: {error}") from None
+        raise LibraryError(
+            f'cuDNN {version()} does not take {g}: {error}. Use a rung, such as method="direct"'
+        ) from None
     if precision == "fp32":
         graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in _INEXACT])
     return graph, (*given.values(), result)

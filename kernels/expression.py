@@ -57,7 +57,7 @@ def parse(text: str) -> ast.expr:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ExpressionError(f"{text.strip()!r} is not an expression") from None
+        raise ExpressionError(f"{text.strip()!r} is not an expression: write one such as 2*N*K") from None
     try:
         _allow(tree, text.strip())
     except RecursionError:

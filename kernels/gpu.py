@@ -24,7 +24,8 @@ def cupy_module() -> ModuleType:
         import cupy
     except ImportError:
         raise BackendError(
-            "CuPy is not installed: `pip install convladder[cuda13]` for a driver of CUDA 13, `[cuda12]` for CUDA 12"
+            "CuPy, which runs kernels on an NVIDIA GPU, is not installed: `pip install 'cupy-cuda13x[ctk]'` for a "
+            "driver of CUDA 13, `'cupy-cuda12x[ctk]'` for CUDA 12. Without a GPU, on=\"sim\" (--on sim) runs them too"
         ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()

@@ -89,11 +89,15 @@ def prepare(
     block3 = _triple("block", block, MAX_BLOCK)
     threads = block3[0] * block3[1] * block3[2]
     if threads > MAX_BLOCK_THREADS:
-        raise LaunchError(f"block {block3} has {threads} threads: at most {MAX_BLOCK_THREADS} are allowed")
+        raise LaunchError(
+            f"block {block3} has {threads} threads: at most {MAX_BLOCK_THREADS} are allowed. Make the block smaller "
+            "and the grid larger"
+        )
     total = grid3[0] * grid3[1] * grid3[2] * threads
     if kernel.module.on == "sim" and total > MAX_ENGINE_THREADS:
         raise LaunchError(
-            f"grid {grid3} of blocks {block3} has {total} threads: the engine runs at most {MAX_ENGINE_THREADS}"
+            f"grid {grid3} of blocks {block3} has {total} threads: the engine runs at most "
+            f"{MAX_ENGINE_THREADS}. Take a smaller case, or a GPU"
         )
     if not 0 <= shared <= MAX_SHARED_BYTES:
         raise LaunchError(f"shared = {shared}: a block can have 0 to {MAX_SHARED_BYTES} bytes of shared memory")

@@ -131,8 +131,13 @@ def ladder_source(name: str) -> str:
         return (_FOLDER / f"{name}.cu").read_text()
     except FileNotFoundError:
         raise BackendError(
-            f"the source of {name} does not come with this installation: it is in the repository"
+            f"the source of {name} does not come with this installation: rungs are answers, and lie in the repository"
         ) from None
+
+
+def with_sources() -> bool:
+    """Whether the rungs' texts come with this installation: what students install has none."""
+    return all((_FOLDER / f"{name}.cu").is_file() for name in RUNGS)
 
 
 @cache

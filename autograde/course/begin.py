@@ -36,7 +36,7 @@ def begin(dest: Path, semester: str, specs_dir: Path | None = None) -> list[Path
     Raises CourseError where DEST has a course already, or cannot be written.
     """
     if '"' in semester or "\\" in semester or not semester.isprintable():
-        raise CourseError(f"the semester {semester!r} has characters that a name needs not")
+        raise CourseError(f"the semester {semester!r} has quotes, backslashes or control characters: leave them out")
     course = dest / "course.toml"
     if course.exists():
         raise CourseError(f"{course} is there already: choose another folder, or remove it to begin anew")

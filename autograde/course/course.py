@@ -139,7 +139,7 @@ def load(path: Path | str) -> Course:
     except OSError as error:
         raise CourseError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CourseError(f"{path}: {error}") from None
+        raise CourseError(f"{path} is not TOML: {error}. Mend that line") from None
     table = _Keys(body, path.name)
     semester = table.text("semester")
     names = _roster(path, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import platform
 import sys
@@ -25,16 +26,28 @@ extern "C" __global__ void saxpy(const float* x, float* y, float a, int n)
 """
 
 
+LABS, GPU, GRADING = "labs", "gpu", "grading"
+
+#: What somebody may want to do here, and how it is called.
+USES = {
+    LABS: "To do the labs",
+    GPU: "With an NVIDIA GPU, to time kernels too (no lab needs one)",
+    GRADING: "To grade other people's work (instructors)",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """One ability of the machine.
 
+    use     what it is there for, one of USES
     ok      whether it is there
     needed  without it convladder is of no use here; the others only give more
     says    what was found
     advice  what to do to have it, where it is missing
     """
 
+    use: str
     name: str
     ok: bool
     needed: bool
@@ -48,55 +61,61 @@ def examine() -> list[Finding]:
 
 
 def _python() -> Finding:
-    system = f"{platform.system()} {platform.machine()}"
-    says = f"Python {platform.python_version()}, convladder {__version__}, {system}"
-    return Finding("Python", sys.version_info >= (3, 11), True, says, "Install Python 3.11 or newer.")
+    says = f"{platform.python_version()}, on {platform.system()} {platform.machine()}, convladder {__version__}"
+    return Finding(LABS, "Python", sys.version_info >= (3, 11), True, says, "install Python 3.11 or newer")
 
 
 def _compiler() -> Finding:
     def compiled() -> str:
         started = time.perf_counter()
         compile_cuda(_SOURCE)
-        return f"compiles CUDA C++ ({_version('nvidia-cuda-nvrtc')}, {_since(started)})"
+        return f"compiles CUDA C++, a small kernel in {_since(started)} (NVRTC {_version('nvidia-cuda-nvrtc')})"
 
-    return _tried("CUDA compiler", True, compiled, "pip install nvidia-cuda-nvrtc cuda-bindings")
+    return _tried(LABS, "compiler", True, compiled, "pip install nvidia-cuda-nvrtc cuda-bindings")
 
 
 def _engine() -> Finding:
     def ran() -> str:
         started = time.perf_counter()
         _saxpy("sim")
-        return f"runs, checks and counts kernels without a GPU (llvmlite {_version('llvmlite')}, {_since(started)})"
+        return (
+            f"runs and checks kernels without a GPU, a small one in {_since(started)} (llvmlite {_version('llvmlite')})"
+        )
 
-    return _tried("engine", True, ran, "pip install llvmlite")
+    return _tried(LABS, "engine", True, ran, "pip install llvmlite")
 
 
 def _notebooks() -> Finding:
     def installed() -> str:
         return f"JupyterLab {_version('jupyterlab')}, nbgrader {_version('nbgrader')}"
 
-    return _tried("notebooks", False, installed, "pip install jupyterlab nbgrader==0.9.6")
+    return _tried(LABS, "notebooks", False, installed, "pip install jupyterlab nbgrader==0.9.6")
 
 
 def _gpu() -> Finding:
     def ran() -> str:
+        importlib.import_module("cupy")  # what is missing is told in one word here
         from ...kernels import gpu
 
         facts = gpu.device_facts()
         _saxpy("gpu")
         return f"{facts['device']}, compute capability {facts['compute_capability']}, CuPy {facts['cupy']}"
 
-    advice = "With an NVIDIA GPU and its driver: pip install 'convladder[cuda13]' (or [cuda12])."
-    return _tried("GPU", False, ran, advice)
+    advice = (
+        "where there is an NVIDIA GPU, `nvidia-smi` shows the CUDA version of its driver: for 13 pip install "
+        "'cupy-cuda13x[ctk]', for 12 pip install 'cupy-cuda12x[ctk]'. Without one there is nothing to do"
+    )
+    return _tried(GPU, "GPU", False, ran, advice)
 
 
 def _cudnn() -> Finding:
     def found() -> str:
         import cudnn  # type: ignore[import-not-found,unused-ignore]
 
-        return f"cuDNN {cudnn.backend_version()}, frontend {_version('nvidia-cudnn-frontend')}"
+        return f"{cudnn.backend_version()}, frontend {_version('nvidia-cudnn-frontend')}"
 
-    return _tried("cuDNN", False, found, "With an NVIDIA GPU: pip install nvidia-cudnn-frontend and a cuDNN wheel.")
+    advice = "beside CuPy: pip install 'nvidia-cudnn-frontend<1.29' nvidia-cudnn-cu13 (or nvidia-cudnn-cu12)"
+    return _tried(GPU, "cuDNN", False, found, advice)
 
 
 def _sandbox() -> Finding:
@@ -111,10 +130,10 @@ def _sandbox() -> Finding:
         return f"bubblewrap isolates students' work (a worker starts and answers in {_since(begun)})"
 
     advice = (
-        "Only grading other people's work needs it. Where namespaces are forbidden, grade in a container that allows "
-        "them (README, Without user namespaces)."
+        "nobody else's work is graded without it. Where namespaces are forbidden, grade in a container that allows "
+        'them ("How grading is made safe" in the documentation)'
     )
-    return _tried("sandbox", False, started, advice)
+    return _tried(GRADING, "sandbox", False, started, advice)
 
 
 def _escape() -> Finding:
@@ -125,26 +144,26 @@ def _escape() -> Finding:
             raise ConvladderError(f"a submission can {', '.join(ways)}")
         return f"none of {len(escape.attempts())} ways out of the sandbox is open"
 
-    advice = "Do not grade other people's work here before this is closed: report it with `convladder doctor --json`."
-    return _tried("escape", False, tried, advice)
+    advice = "do not grade other people's work here before this is closed: report it with `convladder doctor --json`"
+    return _tried(GRADING, "escape", False, tried, advice)
 
 
 def _groups() -> Finding:
     found = cgroup.hierarchy()
     if found is None:
         says = "none: limits hold for each process of a submission, not for all of them together"
-        return Finding("control groups", False, False, says, f"For one limit of both, {cgroup.advice()}")
+        return Finding(GRADING, "control groups", False, False, says, f"for one limit of both, {cgroup.advice()}")
     says = f"version {found.version}: memory and processes of a submission are limited as a whole"
-    return Finding("control groups", True, False, says)
+    return Finding(GRADING, "control groups", True, False, says)
 
 
-def _tried(name: str, needed: bool, attempt: Callable[[], str], advice: str) -> Finding:
+def _tried(use: str, name: str, needed: bool, attempt: Callable[[], str], advice: str) -> Finding:
     try:
-        return Finding(name, True, needed, attempt())
+        return Finding(use, name, True, needed, attempt())
     except ImportError as error:
-        return Finding(name, False, needed, f"not installed ({error.name or error})", advice)
+        return Finding(use, name, False, needed, f"not installed ({error.name or error})", advice)
     except Exception as error:  # a broken installation fails in any way; all of them are findings
-        return Finding(name, False, needed, str(error) or type(error).__name__, advice)
+        return Finding(use, name, False, needed, str(error) or type(error).__name__, advice)
 
 
 def _saxpy(on: str) -> None:

@@ -439,7 +439,7 @@ def regrade(lab: str, student: str, reason: str, out: Path) -> Change | None:
         entry = next((e for e in entries if e.student == student), None)
         if entry is None:
             close = difflib.get_close_matches(student, [e.student for e in entries], 1)
-            meant = f": did you mean {close[0]}?" if close else ""
+            meant = f": did you mean {close[0]}?" if close else ". Students are named as in grades.csv"
             raise GradingError(f"{folder} holds nothing of {student}{meant}")
         secret, spec = class_secret(out, lab), _spec(lab, None, course)
         gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}

@@ -73,7 +73,9 @@ def collect(out: Path, command: str) -> dict[str, Any]:
     ]
     timed = [c for r in records for c in r.checks if c.evidence.get("form") == "measured" and "device" in c.evidence]
     if not timed or any(r.timing != "measured" for r in records):
-        raise RecordedError(f"{out} holds no class that was graded with --timing measured on a GPU")
+        raise RecordedError(
+            f"{out} holds no class that was timed on a GPU: grade it with --on gpu --timing measured first"
+        )
     first = timed[0].evidence
     return {
         "recorded": "graded on a real GPU and kept; not measured on this machine",

@@ -31,7 +31,13 @@ from . import answer_key, build
 from .course import Course
 
 #: What of the sources no student's wheel holds.
-LEFT_OUT = ("kernels/ladder/*.cu", "autograde/specs/*.hidden.toml", "autograde/records/*.json", "**/__pycache__")
+LEFT_OUT = (
+    "kernels/ladder/*.cu",
+    "autograde/specs/*.hidden.toml",
+    "autograde/records/*.class.json",
+    "autograde/records/*.notebook.json",
+    "**/__pycache__",
+)
 
 #: What checks compare answers in Python with: these hold such an answer, and no check could do without them.
 REFERENCES = ("convladder/kernels/layouts.py", "convladder/kernels/occupancy.py")
@@ -79,6 +85,7 @@ def release(dest: Path, root: Path | None = None, course: Course | None = None) 
         tree = Path(folder, "tree")
         _copy_sources(root, tree)
         wheel = _wheel(tree, bundle)
+        (bundle / "constraints.txt").write_text(_constraints(root), encoding="utf-8")
         (bundle / "README.md").write_text(_filled("students.md", wheel=wheel.name), encoding="utf-8")
         if found := list(leaks(bundle, root, course)):
             told = "; ".join(f"{leak.file}: {leak.what}" for leak in found[:5])
@@ -113,6 +120,14 @@ def _wheel(tree: Path, dest: Path) -> Path:
         raise ReleaseError(f"the wheel cannot be built ({last}): `pip install 'setuptools>=77'`")
     (wheel,) = dest.glob("*.whl")
     return wheel
+
+
+def _constraints(root: Path) -> str:
+    """The versions that the package is tested with: students check with what the grader has."""
+    path = root / "constraints.txt"
+    if not path.is_file():
+        raise ReleaseError(f"{path} is missing, and students would get untried versions: `make lock` writes it")
+    return path.read_text(encoding="utf-8")
 
 
 def _filled(name: str, **values: str) -> str:

@@ -82,7 +82,9 @@ def _class(
     yield STUB, build.build_lab(lab, root, course), "handed in the released notebook", None
     found = mistakes(lab, root, course)
     if len(found) > len(NAMES):
-        raise BuildError(found[-1].path, 1, f"there are {len(found)} mistakes and names for {len(NAMES)} students")
+        raise BuildError(
+            found[-1].path, 1, f"there are {len(found)} mistakes and names for {len(NAMES)} students: add to NAMES"
+        )
     for name, wrong in zip(NAMES, found):
         yield name, _with_answer(solved, wrong), f"{wrong.path.name}: {wrong.why}", wrong.fails
 

@@ -87,18 +87,22 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps([asdict(f) for f in findings], indent=1))
         sys.exit(1 if missing else 0)
     console = _console()
-    table = Table.grid(padding=(0, 1))
-    for f in findings:
-        mark = ("✓", "blue") if f.ok else ("✗", "bold red") if f.needed else ("–", "dim")
-        table.add_row(Text(*mark), Text(f.name, no_wrap=True), Text(plain(f.says)))
-        if not f.ok and f.advice:
-            table.add_row("", "", Text(f"→ {f.advice}", "dim"))
-    console.print(table)
+    for use, called in examination.USES.items():
+        console.print(Text(called, "bold"))
+        table = Table.grid(padding=(0, 1))
+        table.add_column(min_width=3, justify="right")
+        table.add_column(min_width=max(len(f.name) for f in findings))
+        for f in (f for f in findings if f.use == use):
+            mark = ("✓", "blue") if f.ok else ("✗", "bold red") if f.needed else ("–", "dim")
+            table.add_row(Text(*mark), Text(f.name, no_wrap=True), Text(plain(f.says)))
+            if not f.ok and f.advice:
+                table.add_row("", "", Text(f"→ {f.advice}", "dim"))
+        console.print(table)
+        console.print()
     if missing:
-        console.print(Text(f"\nNot ready: {', '.join(f.name for f in missing)} must work for anything to run."))
+        console.print(Text(f"Not ready: {', '.join(f.name for f in missing)} must work before a kernel can run here."))
         sys.exit(1)
-    without = "" if any(f.name == "GPU" and f.ok for f in findings) else " They need no GPU."
-    console.print(Text(f"\nReady: labs can be opened, checked and measured here.{without}"))
+    console.print(Text("Ready: you can do the labs here. Where a line begins with –, something more is possible."))
 
 
 # --- check ---------------------------------------------------------------------------------------
@@ -555,7 +559,7 @@ def bench(suite: str, out: Path | None, plot: Path | None, recorded: bool, keep:
         grown = measuring.growth() if suite == "engine" and (plot or out) else []
     terminal.print_whole(table, console)
     if suite == "engine" and not measuring.has_numba():
-        console.print("\nfor the same work in Numba's CUDA simulator: pip install 'convladder[bench]'", soft_wrap=True)
+        console.print("\nfor the same work in Numba's CUDA simulator: pip install numba", soft_wrap=True)
     if plot:
         measuring.draw(grown, plot)
         click.echo(f"written to {plot}")

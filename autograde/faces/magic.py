@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
-from ...kernels import expression, gpu, plan, signature
+from ...kernels import expression, gpu, plan, rungs, signature
 from ...kernels import recorded as kept
 from ...kernels.errors import BackendError, ConvladderError
 from ...kernels.result import Counters, total
@@ -393,7 +393,8 @@ def _predicted(lab: Lab, task: KernelTask, found: Measurement) -> Iterator[str]:
 def time_kernel(task: str) -> Timed:
     """Time a kernel on this machine's GPU, beside the two rungs that its target lies between.
 
-    Without a GPU: what these rungs took on the one that they were recorded on.
+    Without a GPU: what these rungs took on the one that they were recorded on. Where an installation has no rungs, as
+    students' have none, the kernel is timed alone.
     Raises NotebookError where the task's cell has not been run, or it has no target to be timed against.
     """
     lab = _opened()
@@ -408,10 +409,21 @@ def time_kernel(task: str) -> Timed:
         said = f"{known}. Your kernel needs a GPU to be timed" if known else "your kernel needs a GPU to be timed"
         return Timed(f"Not measured here ({sizes}): {said}; without one its counters are judged.")
     with sandbox.open_worker(sandbox.SandboxPolicy("none", gpu=True)) as worker:
+        if not rungs.with_sources():
+            alone = timing.alone(lab.spec.lab, chosen, chosen.target, lab.answers[task], worker, _PUBLIC)
+            return Timed(f"Measured here ({sizes}): {alone}. {_without_rungs(lab.spec.lab, task)}")
         found = timing.judge(lab.spec.lab, chosen, chosen.target, lab.answers[task], worker, _PUBLIC, None)
     if isinstance(found, str):
         return Timed(f"Measured here ({sizes}): {found}.")
     return Timed(f"Measured here ({sizes}): {found.rationale}.", bars.standing(found.evidence))
+
+
+def _without_rungs(lab: str, task: str) -> str:
+    known = recorded.of_task(lab, task)
+    return (
+        "The rungs that it is scored between are answers, so they are not in this installation and were not timed "
+        f"beside it{f'; {known}' if known else ''}."
+    )
 
 
 def _not_run(task: Task) -> str:

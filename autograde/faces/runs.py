@@ -129,7 +129,9 @@ def times(
         return measured
     records = recorded.load(suite)
     if not records:
-        raise BackendError(f"nothing is recorded of the suite {suite}, and there is no GPU to measure it on")
+        raise BackendError(
+            f"nothing is recorded of the suite {suite}, and there is no GPU to measure it on: run this where one is"
+        )
     from ...kernels.bench import compare
 
     record = records[0]

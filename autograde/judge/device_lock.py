@@ -67,4 +67,7 @@ def _open(device: str, what: str) -> int:
             return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError:
             continue
-    raise BackendError(f"{path} cannot be opened: it is the lock that keeps other work off the GPU during a timing")
+    raise BackendError(
+        f"{path} cannot be opened: it is the lock that keeps other work off the GPU during a timing. Let its owner "
+        "remove it, or make it readable"
+    )

@@ -335,9 +335,14 @@ class _Child:
         except WorkerError as error:
             said = " ".join(error.printed.split())[-500:] or self._process.zygote.said()
             self._process.zygote.close()
-            raise SandboxError(f"a worker did not start ({error.detail}): {said or 'it said nothing'}") from None
+            raise SandboxError(
+                f"a worker did not start ({error.detail}): {said or 'it said nothing'}. "
+                "`convladder doctor` tries every part by itself"
+            ) from None
         if self._policy.kind == "bwrap" and frame.header.get("uid") == 0:
-            raise SandboxError("the sandboxed worker runs as root: refusing to give it student text")
+            raise SandboxError(
+                "the sandboxed worker runs as root: it is given no student text. Start the grader as an ordinary user"
+            )
         self._ready = True
 
     def _talk(self, request: bytes, reply_bytes: int, seconds: float, first: bool = False) -> list[Frame]:

@@ -165,6 +165,18 @@ def judge(
     return Judgement(None, f"{said}, {ATTEMPTS} times measured. It is measured again", evidence, target.help, 0.0)
 
 
+def alone(lab: str, task: KernelTask, target: Target, answer: Answer, worker: Worker, secret: bytes) -> str:
+    """What the text takes by itself, where the rungs are not there to be set beside it; or what is wrong with it.
+
+    Raises BackendError where this machine cannot time.
+    """
+    try:
+        timed = _session(lab, task, target, answer, worker, secret, 0, rungs=False)
+    except _Failed as error:
+        return error.rationale
+    return timed.wrong or f"{_us(float(np.median(timed.times_us['text'])))} on {timed.facts['device']}"
+
+
 def _verdict(target: Target, timed: Timed, found: Interval, evidence: dict[str, Any]) -> Judgement:
     medians = evidence["medians_us"]
     said = (
@@ -216,9 +228,10 @@ def _evidence(task: KernelTask, target: Target, timed: Timed, found: Interval, f
 
 
 def _session(
-    lab: str, task: KernelTask, target: Target, answer: Answer | None, worker: Worker, secret: bytes, attempt: int
-) -> Timed:
-    """Time base, target and, where there is one, the text; check what the text returned."""
+    lab: str, task: KernelTask, target: Target, answer: Answer | None, worker: Worker, secret: bytes, attempt: int,
+    rungs: bool = True,
+) -> Timed:  # fmt: skip
+    """Time base and target, if asked for, and, where there is one, the text; check what the text returned."""
     assert target.measured is not None
     symbols = target.measured.symbols
     inputs, outputs = as_timed(task.problem).timed_shapes(symbols)
@@ -226,7 +239,7 @@ def _session(
     key = hashlib.sha256(
         kernel_task.seed(secret, lab, task.name, target.measured.name).to_bytes(32) + attempt.to_bytes(4)
     ).digest()
-    texts = {"base": _rung(target.base), "target": _rung(target.target)}
+    texts = {"base": _rung(target.base), "target": _rung(target.target)} if rungs else {}
     if answer is not None:
         texts = {"text": [answer.source(), list(task.params)], **texts}
     request = {

@@ -299,6 +299,32 @@ def test_timing_a_kernel_without_a_gpu_tells_what_is_recorded_of_its_rungs(
     assert "direct_coalesced 827 µs" in said
 
 
+def test_without_the_rungs_a_kernel_is_timed_alone_and_that_is_said(
+    lab: Notebook, solved: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(magic.gpu, "available", lambda: True)
+    monkeypatch.setattr(magic.rungs, "with_sources", lambda: False)
+    monkeypatch.setattr(magic.timing, "alone", lambda *_: "830 µs on a device of tests")
+    lab.run(solved["direct_coalesced"])
+    said = lab.run("time_kernel('direct_coalesced')")
+    assert "Measured here (N=16, C=3, H=224" in said
+    assert "830 µs on a device of tests. The rungs that it is scored between are answers" in said
+    assert "direct_coalesced 827 µs" in said
+
+
+@pytest.mark.gpu
+def test_without_the_rungs_a_kernel_is_timed_alone_on_a_gpu(
+    lab: Notebook, solved: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not magic.gpu.available():
+        pytest.skip("needs a GPU")
+    monkeypatch.setattr(magic.rungs, "with_sources", lambda: False)
+    lab.run(solved["direct_coalesced"])
+    said = lab.run("time_kernel('direct_coalesced')")
+    assert "Measured here (N=16" in said
+    assert "s on NVIDIA" in said
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

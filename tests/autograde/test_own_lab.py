@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from convladder.autograde.course import build
+from convladder.autograde.course import build, release
 from convladder.autograde.course import course as courses
 from convladder.autograde.course.course import Course
 from convladder.autograde.faces.cli import main
@@ -93,3 +93,12 @@ def test_a_solved_notebook_passes_in_a_terminal(own: Course) -> None:
     notebook.write_text(build.serialise(build.solved_notebook(LAB, course=own)), encoding="utf-8")
     shown = CliRunner().invoke(main, ["check", str(notebook)])
     assert shown.exit_code == 0, shown.output
+
+
+@pytest.mark.full
+def test_students_bundles_hold_its_notebook_and_its_public_spec_alone(own: Course, tmp_path: Path) -> None:
+    release.release(tmp_path / "out", course=own)
+    folder = tmp_path / "out" / "students" / "labs" / LAB
+    assert sorted(path.name for path in folder.iterdir()) == [f"{LAB}.ipynb", f"{LAB}.toml"]
+    (folder / "notes.txt").write_text('name = "one column more than a block"', encoding="utf-8")
+    assert any("a hidden case" in leak.what for leak in release.leaks(folder, course=own))

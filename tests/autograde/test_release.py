@@ -52,6 +52,13 @@ def test_its_wheel_brings_what_jupyterlab_looks_for(wheel):
     assert settings["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
 
 
+def test_it_says_what_the_rungs_took_without_the_rungs(bundle, wheel):
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+    assert "convladder/autograde/records/01_direct.timing.json" in names
+    assert (bundle / "constraints.txt").read_text(encoding="utf-8").splitlines() == _here("constraints.txt")
+
+
 def test_no_rung_no_hidden_case_and_no_graded_record_is_in_it(bundle):
     names = [name for name, _ in release.texts(bundle)]
     assert len(names) > 150
@@ -107,6 +114,46 @@ def test_the_counters_that_it_carries_are_those_of_the_rungs(wheel):
         carried = json.loads(packed.read(f"convladder/autograde/records/{counting.CARRIED.name}"))
     assert carried == release.rung_counters()
     assert not counting.CARRIED.exists()  # here the rungs themselves are counted
+
+
+@pytest.fixture(scope="module")
+def installed(bundle, tmp_path_factory):
+    """The bundle in a fresh environment, by the commands of its own README; the last of them opens JupyterLab."""
+    folder = tmp_path_factory.mktemp("student") / "students"
+    shutil.copytree(bundle, folder)
+    commands = (folder / "README.md").read_text(encoding="utf-8").split("```")[1].strip().splitlines()
+    assert commands[-1] == ".venv/bin/jupyter lab labs"
+    outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    for command in [*commands[:-1], ".venv/bin/jupyter lab --version"]:
+        command = command.replace("python3 -m", f"{sys.executable} -m", 1)
+        done = subprocess.run(command, shell=True, cwd=folder, env=outside, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return folder
+
+
+@pytest.mark.full
+def test_in_a_fresh_environment_the_four_commands_are_enough(installed):
+    freeze = subprocess.run([installed / ".venv/bin/pip", "freeze"], capture_output=True, text=True, check=True).stdout
+    there = dict(line.split("==") for line in freeze.splitlines() if "==" in line)
+    tested = [line.partition(" ;")[0].split("==") for line in _here("constraints.txt")]
+    assert {"numpy", "llvmlite", "jupyterlab", "nbgrader"} <= set(there)
+    assert "pytest" not in there
+    assert not [name for name, version in there.items() if [name.lower().replace("_", "-"), version] not in tested]
+
+
+def _here(name):
+    return (Path(__file__).parents[2] / name).read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lab", ["00_start", "01_direct"])
+def test_in_a_fresh_environment_a_solved_lab_passes(lab, installed):
+    notebook = installed / "labs" / lab / f"{lab}.ipynb"
+    notebook.write_text(build.serialise(build.solved_notebook(lab)), encoding="utf-8")
+    done = subprocess.run(
+        [installed / ".venv/bin/convladder", "check", notebook], capture_output=True, text=True, cwd=installed
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.full

@@ -60,7 +60,7 @@ class GpuWorker:
     def request(self, role: str, header: dict[str, Any], arrays: Sequence[Any] = (), **_: object) -> list[Frame]:
         self.keys.append(header["key"])
         found = {n: t for n, t in self.sessions.pop(0).items() if n in header["texts"]}
-        rounds, key = len(found["base"]), bytes.fromhex(header["key"])
+        rounds, key = len(next(iter(found.values()))), bytes.fromhex(header["key"])
         rng = np.random.default_rng(0)
         elements = rng.integers(0, 2 * 3 * 9 * 11, (rounds, header["elements"]))
         outputs = [self.problem.expected(SIZES, measure.fresh(key, c, header["inputs"]))[0] for c in range(rounds)]
@@ -221,6 +221,14 @@ def test_the_class_is_calibrated_with_the_rungs_alone(tiny: spec.Spec, task: Ker
     gains = timing.calibrate(lab, GpuWorker(times(400, 1, 100)), b"")  # type: ignore[arg-type]
     assert gains["conv"].ratio == pytest.approx(4)
     assert gains["conv"].timed
+
+
+def test_where_the_rungs_are_not_there_the_text_is_timed_alone_and_checked(task: KernelTask) -> None:
+    assert task.target is not None
+    sent = ("tiny", task, task.target, Answer("text"))
+    assert timing.alone(*sent, GpuWorker(times(400, 150, 100)), b"s") == "150 µs on a device of tests"
+    spoiled = GpuWorker(times(400, 150, 100), change=spoil_whole)
+    assert "in a timed run" in timing.alone(*sent, spoiled, b"s")
 
 
 def test_times_without_a_gpu_are_refused(tiny: spec.Spec, worker: Worker, conv: str) -> None:
