@@ -16,6 +16,7 @@ copyright = "the authors of convladder; MIT licence"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_click", "from_code"]
 nitpicky = True
+suppress_warnings = ["misc.highlighting_failure"]  # code in answer keys is cut short with …, which is no C++
 
 myst_heading_anchors = 3
 autodoc_typehints = "none"  # the docstrings say what is taken
