@@ -223,7 +223,8 @@ check("predict_clocks")
 # A thread cannot keep 384 sums in registers, and a kernel of a megabyte stays in no cache. So the filters are divided into groups, each with a kernel of its own. Within a group, an input is loaded once for all filters that
 # use it: for each channel and tap one load, then the multiply-adds of the filters whose weight there is not zero.
 #
-# The real layers need thousands of lines; the measured case is AlexNet's third layer with a sixteenth of its channels and a twelfth of its filters.
+# The last case is a real layer, the whole of LeNet's first, with half of its weights zero. Larger ones need thousands of lines, and minutes of compiling; so the measured case is AlexNet's third layer with a
+# sixteenth of its channels and a twelfth of its filters.
 #
 # **Task `generate_grouped`, generator, about 12 lines.** Return one text with a kernel and a `//@ launch` line for each group of at most `filters` filters: 0 to `filters`−1, and so on; the last group may be smaller. The kernels run one after
 # the other. Give each a name of its own. `frame` puts a kernel around its lines.
