@@ -99,6 +99,10 @@ def _span(text: str) -> int:
 LECTURES = sorted((ROOT / "docs" / "lectures").glob("*.md"))
 
 
+def test_each_graded_lab_has_a_lecture():
+    assert [page.stem for page in LECTURES] == [lab for lab in spec.names() if spec.load(lab).graded]
+
+
 @pytest.fixture(params=LECTURES, ids=lambda p: p.stem)
 def lecture(request: pytest.FixtureRequest) -> Path:
     return request.param
