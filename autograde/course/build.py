@@ -32,7 +32,7 @@ from nbformat import NotebookNode
 
 from convladder.kernels.errors import ConvladderError
 
-from ..judge import score
+from ..judge import edition, score
 from ..judge import spec as specs
 from ..judge.spec import Spec
 from .course import Course
@@ -114,7 +114,7 @@ def source_path(lab: str, root: Path | None = None, course: Course | None = None
 def build_lab(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
     """The student's notebook of a lab, with a course's points. Raises BuildError where it would hold an answer."""
     cells, spec = _read(lab, root, course)
-    notebook = _notebook(cells, cell_points(spec, course))
+    notebook = _notebook(cells, spec, course)
     _refuse_answers(cells, notebook)
     return notebook
 
@@ -122,7 +122,7 @@ def build_lab(lab: str, root: Path | None = None, course: Course | None = None) 
 def solved_notebook(lab: str, root: Path | None = None, course: Course | None = None) -> NotebookNode:
     """The same notebook as a student hands it in who has every answer: full marks."""
     cells, spec = _read(lab, root, course)
-    notebook = _notebook(cells, cell_points(spec, course))
+    notebook = _notebook(cells, spec, course)
     for cell, made in zip(cells, notebook.cells):
         made.source = cell.text.solved
     return notebook
@@ -403,10 +403,11 @@ def cell_points(spec: Spec, course: Course | None = None) -> dict[str, float]:
     }
 
 
-def _notebook(cells: Sequence[Cell], points: Mapping[str, float]) -> NotebookNode:
+def _notebook(cells: Sequence[Cell], spec: Spec, course: Course | None) -> NotebookNode:
+    points = cell_points(spec, course)
     notebook = nbformat.v4.new_notebook(
         cells=[_notebook_cell(cell, points) for cell in cells],
-        metadata=_KERNEL,
+        metadata={**_KERNEL, **edition.of(spec).metadata()},
     )
     notebook.nbformat_minor = 5
     nbformat.validate(notebook)

@@ -21,7 +21,7 @@ import stat
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -110,21 +110,25 @@ def _of_folder(folders: Sequence[str], lab: str) -> Attempt | None:
     return Attempt(folders[-1])
 
 
-def latest(candidates: Iterable[tuple[Attempt, Path]]) -> list[tuple[Attempt, Path]]:
-    """Those of one student that count: the last attempt; several where nothing tells which is the last.
-
-    Raises GradingError where two people have the student's name.
-    """
-    found = list(candidates)
-    people = {(a.person, a.known): path for a, path in found}
+def last(candidates: Sequence[tuple[Attempt, Path]], folder: Path) -> tuple[Attempt, Path] | str:
+    """Which of one student's notebooks counts: the last attempt. A text says why none does, and what to do."""
+    people = {(a.person, a.known): path for a, path in candidates}
     if len(people) > 1:
-        first, second = (display_name(f"{p.parent.name}/{p.name}") for p in list(people.values())[:2])
-        raise GradingError(
-            f"Two people would both be called {display_name(found[0][0].student)}: {first} and {second}. Nothing was "
-            "done: unpack the archive, put the notebook of each into a folder with a name of its own, and take that."
+        both = " and ".join(_named(path, folder) for path in list(people.values())[:2])
+        return (
+            f"Two people would both be called {display_name(candidates[0][0].student)}: {both}. Neither was graded: "
+            "put the notebook of each into a folder with a name of its own, and grade again."
         )
-    last = max(a.number for a, _ in found)
-    return [(a, path) for a, path in found if a.number == last]
+    most = max(a.number for a, _ in candidates)
+    (first, *more) = [(a, path) for a, path in candidates if a.number == most]
+    if more:
+        both = " and ".join(_named(path, folder) for _, path in (first, *more))
+        return f"Two notebooks were handed in: {both}. Keep one of them and grade again."
+    return first
+
+
+def _named(path: Path, folder: Path) -> str:
+    return display_name(str(path.relative_to(folder)))
 
 
 # --- A folder of submissions ---------------------------------------------------------------------
@@ -152,7 +156,7 @@ class Entry:
 def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[list[Entry], list[str]]:
     """Every student in `folder` with the notebook of `lab`, and the names of what is no submission.
 
-    Raises GradingError where there is none, or two people have one name.
+    Raises GradingError where there is none.
     """
     try:
         children = sorted(folder.iterdir(), key=lambda p: p.name)
@@ -182,8 +186,7 @@ def find_submissions(folder: Path, lab: str, skip: Path | None = None) -> tuple[
             "Blackboard give."
         )
     entries = [
-        entry(student, latest(notebooks) if notebooks else [], folder, lab, without.get(student, student))
-        for student, notebooks in found.items()
+        entry(student, notebooks, folder, lab, without.get(student, student)) for student, notebooks in found.items()
     ]
     return sorted(entries, key=lambda e: e.student.casefold()), ignored
 
@@ -195,14 +198,14 @@ def entry(raw: str, notebooks: Sequence[tuple[Attempt, Path]], folder: Path, lab
     own     the name of the student's own folder, to say what lies there instead
     """
     student = display_name(raw)
-    if len(notebooks) > 1:
-        named = " and ".join(display_name(str(p.relative_to(folder))) for _, p in notebooks)
-        return Entry(student, problem=f"Two notebooks were handed in: {named}. Keep one of them and grade again.")
     if not notebooks:
         others = sorted(display_name(p.name) for p in (folder / own).glob("*.ipynb"))
         hint = f" Found instead: {', '.join(others[:3])}; the file must be called {lab}.ipynb." if others else ""
         return Entry(student, problem=f"No notebook {lab}.ipynb was handed in.{hint}")
-    whose, notebook = notebooks[0]
+    chosen = last(notebooks, folder)
+    if isinstance(chosen, str):
+        return Entry(student, problem=chosen)
+    whose, notebook = chosen
     try:
         itself = notebook.resolve(strict=True) == folder.resolve() / notebook.relative_to(folder)
     except (OSError, RuntimeError) as error:  # a link that leads nowhere, or to itself

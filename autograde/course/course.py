@@ -19,6 +19,9 @@ file, key and fix.
                                  # the deadline; nothing within the grace. Without `late` nothing is taken off
     points = {correctness = 70, counters = 15, timing = 15}      # the lab's categories, sum 100
     off = ["predict_reuse"]      # tasks that do not count
+    releases = ["rules/2026-10"] # folders with the LAB.toml of earlier releases (`convladder release` makes one): a
+                                 # notebook of such a release is judged by it. Of any other one the answers to tasks
+                                 # that have changed since are refused, and their author is told what to do
     [lab.01_direct.extensions]
     ada = 2026-10-27T23:59:00+02:00
 """
@@ -32,12 +35,13 @@ import math
 import tomllib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ...kernels.errors import ConvladderError
+from ..judge import edition
 from ..judge import spec as specs
 from ..judge.spec import Spec, SpecError
 
@@ -72,6 +76,7 @@ class LabRules:
     extensions: Mapping[str, datetime] = field(default_factory=dict)
     points: Mapping[str, float] | None = None
     off: tuple[str, ...] = ()
+    releases: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,18 +101,36 @@ class Course:
         """Every lab that this course can grade."""
         return sorted({*specs.names(), *self.own()})
 
-    def spec(self, lab: str) -> Spec:
-        """A lab's spec with this course's hidden cases, points and tasks. Raises CourseError, SpecError."""
+    def spec(self, lab: str, release: str = "") -> Spec:
+        """A lab's spec with this course's hidden cases, points and tasks. Raises CourseError, SpecError.
+
+        release  what the notebook says that it is of: where it is one of the lab's earlier ones, its own spec
+        """
+        if release and (folder := self.earlier(lab).get(release)) is not None:
+            return self._adjusted(specs.load(lab, folder), missing=True)
         own = self.own_labs if lab in self.own() else None
         hidden: bool | Path = True
         if self.hidden and (self.hidden / f"{lab}.hidden.toml").is_file():
             hidden = self.hidden / f"{lab}.hidden.toml"
-        loaded = specs.load(lab, own, hidden=hidden)
-        rules = self.of(lab)
+        return self._adjusted(specs.load(lab, own, hidden=hidden))
+
+    def _adjusted(self, loaded: Spec, missing: bool = False) -> Spec:
+        """With this course's points and without the tasks that are off, which may be missing in another release."""
+        rules = self.of(loaded.lab)
+        there = {task.name for task in loaded.tasks}
+        off = [name for name in rules.off if not missing or name in there]
         try:
-            return specs.adjusted(loaded, rules.points, rules.off)
+            return specs.adjusted(loaded, rules.points, off)
         except SpecError as error:
-            raise CourseError(f"{self.path.name}, lab.{lab}: {error}") from None
+            raise CourseError(f"{self.path.name}, lab.{loaded.lab}: {error}") from None
+
+    def earlier(self, lab: str) -> dict[str, Path]:
+        """The lab's earlier releases, each with the folder of its spec."""
+        return {edition.of(specs.load(lab, folder)).release: folder for folder in self.of(lab).releases}
+
+    def present_releases(self) -> Course:
+        """The same course, which judges nothing by an earlier release's rules."""
+        return replace(self, rules={lab: replace(rules, releases=()) for lab, rules in self.rules.items()})
 
     def own(self) -> list[str]:
         """The labs that the course describes itself, in their order."""
@@ -150,13 +173,15 @@ def load(path: Path | str) -> Course:
         raise table.error("timing", f"is {timing!r}: it must be one of {', '.join(TIMINGS)}")
     explain = table.take("explain", bool, True)
     hidden, own = _folder(path, table, "hidden"), _folder(path, table, "labs")
-    rules = {name: _rules(name, given, path.name, roster) for name, given in table.take("lab", dict, {}).items()}
+    rules = {name: _rules(name, given, path, roster) for name, given in table.take("lab", dict, {}).items()}
     table.end()
     course = Course(path, semester, roster, names or {}, groups, timing, explain, hidden, own, rules)
     for lab in rules:
         if lab not in course.labs():
             raise CourseError(f"{path.name}: lab.{lab} is no lab{_meant(lab, course.labs())}")
         course.spec(lab)
+        for release in course.earlier(lab):
+            course.spec(lab, release)
     return course
 
 
@@ -233,7 +258,8 @@ def _folder(path: Path, table: _Keys, key: str) -> Path | None:
     return folder
 
 
-def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> LabRules:
+def _rules(lab: str, given: Any, path: Path, roster: tuple[str, ...] | None) -> LabRules:
+    file = path.name
     if not isinstance(given, dict):
         raise CourseError(f"{file}: `lab.{lab}` must be a table: [lab.{lab}]")
     table = _Keys(given, f"{file}, lab.{lab}")
@@ -243,6 +269,7 @@ def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> L
     off = table.take("off", list, [])
     if not all(isinstance(name, str) for name in off):
         raise table.error("off", "must be a list of tasks' names")
+    releases = tuple(_release(path, lab, name, table) for name in table.take("releases", list, []))
     extended = _Keys(table.take("extensions", dict, {}), f"{file}, lab.{lab}.extensions")
     table.end()
     extensions: dict[str, datetime] = {}
@@ -252,7 +279,15 @@ def _rules(lab: str, given: Any, file: str, roster: tuple[str, ...] | None) -> L
         if deadline is None:
             raise extended.error(student, f"extends nothing: give lab.{lab} a `deadline`")
         extensions[student] = extended.time(student) or deadline
-    return LabRules(deadline, late, extensions, points, tuple(off))
+    return LabRules(deadline, late, extensions, points, tuple(off), releases)
+
+
+def _release(path: Path, lab: str, name: Any, table: _Keys) -> Path:
+    """The folder of an earlier release's spec."""
+    folder = path.parent / name if isinstance(name, str) else path
+    if not (folder / f"{lab}.toml").is_file():
+        raise table.error("releases", f"names {name!r}: there is no {lab}.toml in {folder}")
+    return folder
 
 
 def _late(table: _Keys, deadline: datetime | None) -> LatePenalty | None:
@@ -336,4 +371,6 @@ def summary(course: Course) -> Iterator[str]:
             told.append("points " + ", ".join(f"{c} {p:g}" for c, p in spec.points.items() if p))
         if rules.off:
             told.append(f"off: {', '.join(rules.off)}")
+        told.append(f"release {edition.of(spec).release}")
+        told += [f"notebooks of release {name} by {folder.name}" for name, folder in course.earlier(lab).items()]
         yield f"{lab}  {'; '.join(told)}"

@@ -45,6 +45,7 @@ from . import course as courses
 from .collect import Entry, find_submissions
 from .course import Course
 from .grades import Change, Grades, GradingError, display_name, file_stem, write_atomically
+from .provenance import provenance
 
 try:
     import fcntl
@@ -168,6 +169,36 @@ def sha256_of(notebook: Path | None) -> str:
         return ""
 
 
+# --- What was handed in --------------------------------------------------------------------------
+
+
+def digest(entry: Entry) -> str:
+    """Of what is judged: a notebook, or a group's and the own one."""
+    if entry.shared is None:
+        return sha256_of(entry.notebook)
+    both = f"{sha256_of(entry.shared)} {sha256_of(entry.notebook)}"
+    return hashlib.sha256(both.encode()).hexdigest()
+
+
+def handed_in(entry: Entry, spec: Spec) -> Submission:
+    """What counts for a student: the own notebook, or of a group's its answers with the own explanations.
+
+    Raises SubmissionError where nothing can be judged.
+    """
+    if entry.shared is None and entry.notebook is None:
+        raise submissions.SubmissionError(entry.problem)
+    read = submissions.read(entry.shared or entry.notebook or "", spec)
+    if entry.shared is None:
+        return read
+    own = {task.name for task in spec.tasks if isinstance(task, ExplainTask)}
+    answers = {name: answer for name, answer in read.answers.items() if name not in own}
+    if entry.notebook is not None:
+        with suppress(submissions.SubmissionError):
+            mine = submissions.read(entry.notebook, spec)
+            answers |= {name: answer for name, answer in mine.answers.items() if name in own}
+    return replace(read, sha256=digest(entry), answers=answers)
+
+
 # --- Judging -------------------------------------------------------------------------------------
 
 
@@ -186,13 +217,13 @@ class _Job:
     earlier: SubmissionRecord | None = None
 
     def spec(self) -> Spec:
-        return _spec(self.lab, self.specs_dir, self.course)
+        return _spec(self.lab, self.specs_dir, self.course, self.entry)
 
     def judge(self) -> SubmissionRecord:
         """Judge, or say in a record why nothing could be judged."""
         spec = self.spec()
         try:
-            read = self._read(spec)
+            read = handed_in(self.entry, spec)
         except submissions.SubmissionError as error:
             return self.nothing(str(error))
         record = judging.judge(
@@ -208,31 +239,11 @@ class _Job:
             sandbox=SandboxPolicy(self.settings.sandbox, gpu=self.settings.on == "gpu"),  # type: ignore[arg-type]
             earlier=self.earlier if self._is_trusted(self.earlier) and not self.settings.force else None,
         )
-        record.environment |= self.marks()
+        record.environment |= self.marks() | provenance(spec, read, self.settings.on)
         return record
 
-    def _read(self, spec: Spec) -> Submission:
-        """What counts for this student: the own notebook, or of a group's its answers with the own explanations."""
-        entry = self.entry
-        if entry.shared is None and entry.notebook is None:
-            raise submissions.SubmissionError(entry.problem)
-        read = submissions.read(entry.shared or entry.notebook or "", spec)
-        if entry.shared is None:
-            return read
-        own = {task.name for task in spec.tasks if isinstance(task, ExplainTask)}
-        answers = {name: answer for name, answer in read.answers.items() if name not in own}
-        if entry.notebook is not None:
-            with suppress(submissions.SubmissionError):
-                mine = submissions.read(entry.notebook, spec)
-                answers |= {name: answer for name, answer in mine.answers.items() if name in own}
-        return replace(read, sha256=self.digest(), answers=answers)
-
     def digest(self) -> str:
-        """Of what is judged: a notebook, or a group's and the own one."""
-        if self.entry.shared is None:
-            return sha256_of(self.entry.notebook)
-        both = f"{sha256_of(self.entry.shared)} {sha256_of(self.entry.notebook)}"
-        return hashlib.sha256(both.encode()).hexdigest()
+        return digest(self.entry)
 
     def _is_trusted(self, record: SubmissionRecord | None) -> bool:
         """Whether a record was made where student text could not reach it."""
@@ -339,7 +350,10 @@ def grade_class(
         entries = sorted([*entries, *missing], key=lambda e: e.student.casefold())
         secret = class_secret(out, lab)
         gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
-        jobs = [_Job(entry, lab, specs_dir, spec.sha256, secret, settings, course, gains) for entry in entries]
+        jobs = [
+            _Job(e, lab, specs_dir, _spec(lab, specs_dir, course, e).sha256, secret, settings, course, gains)
+            for e in entries
+        ]
         write_atomically(out / "run.json", _run(folder, settings, course))
         records: dict[str, SubmissionRecord] = {}
         judged: dict[str, SubmissionRecord] = {}
@@ -384,26 +398,39 @@ def judge_one(
 ) -> SubmissionRecord:
     """Judge the notebook of one student, unless OUT has a valid record of it, and keep the record in OUT.
 
-    folder  what all submissions lie in: below it no link is followed
+    folder  what all submissions lie in, one folder a student: below it no link is followed
     raw     the student, as the folder is named
-    course  its deadlines, points and hidden cases; `settings` say its timing form
+    course  its deadlines, points, groups and hidden cases; `settings` say its timing form
     The secret is that of the class in OUT, so a class may be judged one by one, all at once, or partly so.
     Where judging broke down, "unfinished" in the record's environment says so, and the next call judges again.
     """
     _require_gpu(settings)
-    entry = collect.entry_of(raw, notebook, folder, lab)
+    entry = entry_in_group(raw, notebook, folder, lab, course)
     (out / "records").mkdir(mode=0o700, parents=True, exist_ok=True)
-    secret, spec = class_secret(out, lab), _spec(lab, None, course)
+    secret, spec = class_secret(out, lab), _spec(lab, None, course, entry)
     gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
     job = _Job(entry, lab, None, spec.sha256, secret, settings, course, gains)
     path = record_path(out, entry.student)
     known = read_record(path)
     kept = known is not None and _still_valid(known, job) and not settings.force
-    job = replace(job, earlier=known)
+    first = read_record(record_path(out, entry.of)) if entry.of else None  # what a group handed in is judged once
+    job = replace(job, earlier=first or known)
     record = known if known is not None and kept else next(record for _, record in _judge_all([job], settings))
     _set_times(record, entry, course)
     store(out, record)
     return record
+
+
+def entry_in_group(raw: str, notebook: Path, folder: Path, lab: str, course: Course | None) -> Entry:
+    """What one student handed in, or a member of the group did later. Each one's lies in FOLDER/STUDENT/LAB."""
+    own = collect.entry_of(raw, notebook, folder, lab)
+    if course is None or own.student not in course.groups:
+        return own
+    group = course.groups[own.student]
+    others = [m for m, its in course.groups.items() if its == group and m != own.student]
+    there = [(m, path) for m in others if os.path.lexists(path := folder / m / lab / notebook.name)]
+    entries = collect.in_groups([own, *(collect.entry_of(m, p, folder, lab) for m, p in there)], course.groups)
+    return next(e for e in entries if e.student == own.student)
 
 
 def _run(folder: Path, settings: Settings, course: Course | None) -> str:
@@ -441,7 +468,7 @@ def regrade(lab: str, student: str, reason: str, out: Path) -> Change | None:
             close = difflib.get_close_matches(student, [e.student for e in entries], 1)
             meant = f": did you mean {close[0]}?" if close else ". Students are named as in grades.csv"
             raise GradingError(f"{folder} holds nothing of {student}{meant}")
-        secret, spec = class_secret(out, lab), _spec(lab, None, course)
+        secret, spec = class_secret(out, lab), _spec(lab, None, course, entry)
         gains = _gains(out, spec, secret, settings) if settings.timing == "measured" else {}
         job = _Job(entry, lab, None, spec.sha256, secret, replace(settings, force=True), course, gains)
         record = next(record for _, record in _judge_all([job], settings))
@@ -490,8 +517,13 @@ def _require_gpu(settings: Settings) -> None:
         raise BackendError('timing = "measured" needs a GPU: grade with --on gpu, or by counters')
 
 
-def _spec(lab: str, specs_dir: Path | None, course: Course | None) -> Spec:
-    return specs.load(lab, specs_dir) if course is None else course.spec(lab)
+def _spec(lab: str, specs_dir: Path | None, course: Course | None, entry: Entry | None = None) -> Spec:
+    """A lab's rules: the present ones, or those of the release that what was handed in is of."""
+    if course is None:
+        return specs.load(lab, specs_dir)
+    notebook = (entry.shared or entry.notebook) if entry is not None else None
+    release = submissions.release_of(notebook) if notebook is not None and course.of(lab).releases else ""
+    return course.spec(lab, release)
 
 
 def _against_roster(entries: Sequence[Entry], course: Course | None) -> tuple[list[Entry], list[str]]:

@@ -1,27 +1,34 @@
 """Whether this GPU times a lab's targets so that the same kernel always gets the same points.
 
 The solved answer of every timed task must get full marks each time, its base rung none: judged as a class is, in a
-fresh worker each time. What comes out is a record, with the device that it was made on.
+fresh worker each time, several side by side. What comes out is a record, with the device that it was made on.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ... import __version__
 from ...kernels import gpu, measure, signature
+from ...kernels.errors import BackendError
 from ...kernels.methods import ladder_source
 from ..judge import check, timing
+from ..judge import spec as specs
 from ..judge.record import CheckRecord
 from ..judge.sandbox import SandboxPolicy, open_worker
 from ..judge.spec import KernelTask, Spec
 from ..judge.submission import Answer, Submission
+from ..judge.timing import Gain
+from . import pool
 
 _SECRET = b"steadiness"
+#: Wall-clock after which one repetition is given up: it may wait for others that are timed.
+_LIMIT_S = 600.0
 
 #: Called after each repetition with (task, "solved" or "base", number, the target's record).
 Watch = Callable[[str, str, int, CheckRecord], None]
@@ -50,39 +57,75 @@ class Steadiness:
         )
 
 
-def examine(
-    spec: Spec, solved: Submission, times: int, policy: SandboxPolicy, watch: Watch | None = None
-) -> Steadiness:
-    """Judge the solved answer and the base rung of every timed task `times` times.
+@dataclass(frozen=True)
+class _Repetition:
+    """One answer, to be judged once: what a process is told."""
 
-    policy  with gpu=True. Raises BackendError without a GPU, SandboxError where the policy cannot be had.
+    lab: str
+    task: str
+    who: str
+    number: int
+    answer: Answer | None
+    gains: Mapping[str, Gain]
+    policy: SandboxPolicy
+
+
+def examine(
+    spec: Spec,
+    solved: Submission,
+    times: int,
+    policy: SandboxPolicy,
+    watch: Watch | None = None,
+    *,
+    base_times: int | None = None,
+    workers: int = 1,
+) -> Steadiness:
+    """Judge the solved answer of every timed task `times` times, and its base rung `base_times` times.
+
+    policy   with gpu=True
+    workers  processes that judge at once; the GPU times one kernel at a time all the same
+    Raises BackendError without a GPU, SandboxError where the policy cannot be had.
     """
     date = datetime.now(UTC).isoformat(timespec="seconds")
     found = Steadiness(spec.lab, date, gpu.device_facts(), measure.device_state(gpu.device_id()), sandbox=policy.kind)
     with open_worker(policy) as worker:
         gains = timing.calibrate(spec, worker, _SECRET)
+    jobs = []
     for task in spec.tasks:
         if not isinstance(task, KernelTask) or task.target is None or task.name not in gains:
             continue
         gain = gains[task.name]
-        entry = found.tasks.setdefault(
-            task.name,
-            {"base_rung": task.target.base, "target_rung": task.target.target, "tolerance": task.target.tolerance,
-             "gain": {**asdict(gain), "timed": gain.timed}, "solved": [], "base": []},
-        )  # fmt: skip
+        found.tasks[task.name] = {
+            "base_rung": task.target.base, "target_rung": task.target.target, "tolerance": task.target.tolerance,
+            "gain": {**asdict(gain), "timed": gain.timed}, "solved": [], "base": [],
+        }  # fmt: skip
+        asked = {"solved": times, "base": times if base_times is None else base_times}
         answers = {"solved": solved.answers.get(task.name), "base": base_answer(task.target.base)}
-        for number in range(times):
-            for who, answer in answers.items():
-                with open_worker(policy) as worker:
-                    records = check.check_task(
-                        spec, task, answer, worker, on="gpu", timing="measured", secret=_SECRET, gains=gains
-                    )  # fmt: skip
-                target = records[-1]
-                entry[who].append(_short(target))
-                if watch is not None:
-                    watch(task.name, who, number, target)
+        jobs += [
+            _Repetition(spec.lab, task.name, who, number, answers[who], gains, policy)
+            for who, most in asked.items()
+            for number in range(most)
+        ]
+    for job, result in pool.run(jobs, _judged, workers, _LIMIT_S, [check.__name__]):
+        if isinstance(result, pool.Broken):
+            raise BackendError(f"{job.task} could not be judged ({result.how}): {result.details[-1000:]}")
+        target = CheckRecord(**json.loads(result))
+        found.tasks[job.task][job.who].append(_short(target))
+        if watch is not None:
+            watch(job.task, job.who, job.number, target)
     found.state_after = measure.device_state(gpu.device_id())
     return found
+
+
+def _judged(job: _Repetition) -> str:
+    """What a process does: the target's record, of an answer that a worker of its own judged in full."""
+    spec = specs.load(job.lab)
+    with open_worker(job.policy) as worker:
+        records = check.check_task(
+            spec, job.task, job.answer, worker, on="gpu", timing="measured", secret=_SECRET, gains=job.gains
+        )
+    wrong = [r for r in records[:-1] if not r.passed and job.who == "solved"]
+    return json.dumps(asdict(wrong[0] if wrong else records[-1]))
 
 
 def base_answer(rung: str) -> Answer:
@@ -98,7 +141,7 @@ def _short(record: CheckRecord) -> dict[str, Any]:
     evidence = {key: record.evidence[key] for key in kept if key in record.evidence}
     interval = record.evidence.get("share", {})
     return {
-        "share": record.score / record.max if record.max else float(bool(record.passed)), "passed": record.passed,
+        "share": record.score / record.max if record.max else interval.get("value"), "passed": record.passed,
         "interval": [interval.get("low"), interval.get("high")], "attempts": len(record.evidence.get("attempts", [])),
         "rationale": record.rationale, **evidence,
     }  # fmt: skip

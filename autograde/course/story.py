@@ -45,15 +45,25 @@ def _submission(record: SubmissionRecord) -> Iterator[str]:
 
 
 def _circumstances(record: SubmissionRecord) -> Iterator[str]:
-    yield f"rules    spec sha256 {record.spec_sha256}"
     facts = {**record.environment}
+    if release := facts.pop("release", ""):
+        other = facts.pop("notebook of release", "")
+        yield f"release  {release} of {record.lab}{f'; the notebook says that it is of {other}' if other else ''}"
+    yield f"rules    spec sha256 {record.spec_sha256}"
     where = {"sim": "the engine", "gpu": "a GPU, after the engine found no fault"}.get(record.on, record.on)
     yield f"judged   on {where}; timing {record.timing}; sandbox {record.sandbox}; {record.seconds:.2f} s"
     if secret := facts.pop("secret", ""):
         yield f"seeds    drawn from the class's secret {secret} (this is its name, not the secret)"
-    for name in ("reason", "kept", "unfinished", "timed_on"):
+    for name in ("device", "group", "reason", "kept", "unfinished", "timed_on"):
         if said := facts.pop(name, ""):
             yield f"{name:8s} {said}"
+    if compiler := facts.pop("nvidia-cuda-nvrtc", ""):
+        yield f"compiler NVRTC {compiler}"
+    judge = f"convladder {facts.pop('convladder', 'of unknown version')}"
+    if sources := facts.pop("sources", ""):
+        judge += f", whose texts have the digest {sources}"
+    yield f"judge    {judge}"
+    yield f"explain  explanations {'count' if facts.pop('explain', 'on') == 'on' else 'do not count'}"
     yield f"versions {', '.join(f'{name} {value}' for name, value in facts.items())}"
 
 

@@ -682,9 +682,14 @@ def course_record(out: Path, file: Path, command: str) -> None:
 @click.argument("lab")
 @click.option("--solved", type=_NOTEBOOK, help="The solved notebook.  [default: built from solutions/]")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=20, show_default=True, help="Timings of each text.")
+@click.option("--base-repeat", type=click.IntRange(1, 1000), help="The same for the base rung.  [default: --repeat]")
+@click.option("--workers", type=click.IntRange(1, 1024), default=1, show_default=True, help="Processes at once.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here, as JSON.")
 @click.option("--no-sandbox", is_flag=True, help="Run the texts, which are the lab's own, in plain processes.")
-def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, no_sandbox: bool) -> None:
+def course_timing(
+    lab: str, solved: Path | None, repeat: int, base_repeat: int | None, workers: int, out: Path | None,
+    no_sandbox: bool,
+) -> None:  # fmt: skip
     """Is timing steady on this GPU? The solved answer must get all timing points every time, its base rung none."""
     import tempfile
     from dataclasses import asdict
@@ -707,7 +712,7 @@ def course_timing(lab: str, solved: Path | None, repeat: int, out: Path | None, 
         points = "undecided" if record.passed is None else f"{record.score:g} of {record.max:g}"
         click.echo(f"{number + 1:3d} {task} {who:6s} {points}: {record.rationale}")
 
-    found = steadiness.examine(loaded, read, repeat, policy, watch)
+    found = steadiness.examine(loaded, read, repeat, policy, watch, base_times=base_repeat, workers=workers)
     if out is not None:
         out.write_text(json.dumps({**asdict(found), "steady": found.steady}, indent=1) + "\n", encoding="utf-8")
         click.echo(f"written to {out}")

@@ -1,5 +1,7 @@
 """nbgrader's zip_collect, with our reading of what learning platforms export.
 
+Of whom nothing can be collected is told, the others are collected, and then the command fails.
+
 downloaded/LAB/archive (zip archives, notebooks) -> downloaded/LAB/extracted -> submitted/STUDENT/LAB/LAB.ipynb. Which
 names are understood, and what an archive may hold, is written in autograde/course/collect.py.
 """
@@ -7,13 +9,15 @@ names are understood, and what an archive may hold, is written in autograde/cour
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nbgrader.plugins import ExtractorPlugin, FileNameCollectorPlugin
 
 from ..course import collect
-from ..course.grades import GradingError
+from ..course.grades import GradingError, display_name
+from .report import plain
 
 _OTHER_ARCHIVES = {".gz", ".tgz", ".bz2", ".xz", ".tar", ".7z", ".rar"}
 
@@ -56,11 +60,7 @@ class Collect(FileNameCollectorPlugin):
         if self.named_regexp:
             return super().collect(submitted_file)
         if self._chosen is None:
-            try:
-                self._chosen = self._choose()
-            except GradingError as error:
-                self.parent.fail(str(error))
-        assert self._chosen is not None
+            self._chosen = self._choose()
         return self._chosen.get(Path(submitted_file))
 
     def _choose(self) -> dict[Path, dict[str, str]]:
@@ -71,14 +71,15 @@ class Collect(FileNameCollectorPlugin):
         for path in sorted(root.rglob("*.ipynb")):
             whose = collect.attempt(path.relative_to(root), lab)
             if whose is not None:
-                found.setdefault(whose.student, []).append((whose, path))
-        chosen = {}
+                found.setdefault(display_name(whose.student), []).append((whose, path))
+        chosen, left_out = {}, []
         for student, attempts in found.items():
-            last = collect.latest(attempts)
-            if len(last) > 1:
-                both = " and ".join(str(path.relative_to(root)) for _, path in last[:2])
-                raise GradingError(f"{student} has two notebooks in {root}, {both}: keep one of them in the archive.")
-            ((whose, path),) = last
+            last = collect.last(attempts, root)
+            if isinstance(last, str):
+                self.log.error("%s", plain(f"Not collected: {student}. {last}"))
+                left_out.append(student)
+                continue
+            whose, path = last
             chosen[path] = {"student_id": student, "file_id": lab}
             if when := whose.submitted or collect.submitted_at(path, downloaded=True):
                 chosen[path]["timestamp"] = f"{when:%Y-%m-%d %H:%M:%S} UTC"
@@ -86,4 +87,17 @@ class Collect(FileNameCollectorPlugin):
                 self.log.warning(
                     "%s is marked as late by the learning platform, which does not say by how much", student
                 )
+        if left_out:
+            _fail_at_the_end(app, left_out)
         return chosen
+
+
+def _fail_at_the_end(app: Any, left_out: Sequence[str]) -> None:
+    """Have the command fail once the others are collected: somebody was not."""
+    others = app._transfer_files
+
+    def and_fail(collected: Any) -> None:
+        others(collected)
+        app.fail(plain(f"Not collected, see above: {', '.join(left_out)}"))
+
+    app._transfer_files = and_fail

@@ -15,6 +15,7 @@ worth is decided by the judge from the text of the submission. No cell is execut
                           Transplant      the released notebook, with the text of the submission's answers in it
     autograde, 2nd pass   Judge           each grade cell's output: reasons, and one float between 0 and its points
                           LatePenalty     what course.toml takes off for lateness
+    export                Table           nbgrader's columns, quoted as CSV asks for (nbgrader_export.py)
 
 The rules of course.toml (points, tasks that are off, form of timing, hidden cases, deadlines) hold here as they do for
 `convladder grade --course`. It lies in the course folder, or where configure() is told.
@@ -52,12 +53,11 @@ from sqlalchemy.exc import OperationalError
 from traitlets import Enum, Float, List, Unicode
 
 from ...kernels.errors import ConvladderError
-from ..course import build, collect, grade
+from ..course import build, grade
 from ..course import course as courses
 from ..course.course import Course
 from ..course.grades import display_name
 from ..judge import spec as specs
-from ..judge import submission as submissions
 from ..judge.record import SubmissionRecord
 from ..judge.spec import ExplainTask, Spec
 from ..judge.submission import Submission, SubmissionError
@@ -124,6 +124,7 @@ def configure(config: Any, config_file: str | Path, course: str = "") -> None:
     ]
     config.HTMLExporter.sanitize_html = True  # for the HTML of outputs; see harmless_markdown for that of cells
     config.AssignLatePenalties.plugin_class = f"{here}.LatePenalty"
+    config.ExportApp.plugin_class = f"{__package__}.nbgrader_export.Table"
     collecting = f"{__package__}.nbgrader_collect"
     config.ZipCollectApp.extractor_plugin = f"{collecting}.Unpack"
     config.ZipCollectApp.collector_plugin = f"{collecting}.Collect"
@@ -133,9 +134,9 @@ def configure(config: Any, config_file: str | Path, course: str = "") -> None:
 
 
 def course_of(part: Any) -> Course | None:
-    """The course.toml that holds for a part of nbgrader. Raises CourseError."""
+    """The course.toml that holds for a part of nbgrader, whose gradebook knows one release. Raises CourseError."""
     path = part.config[SECTION].get("course", "")
-    return courses.load(path) if path else None
+    return courses.load(path).present_releases() if path else None
 
 
 # --- The gradebook, shared by several commands at once --------------------------------------------
@@ -227,7 +228,7 @@ class SubmittedNotebook(NotebookExporter):
             try:
                 _require_writable(self.parent.coursedir.db_url, self.gradebook_patience_s)
                 course = _require_rules(self)
-                _refuse_links(self.parent)
+                _leave_out(self.parent)
                 # Kept open: it tells other commands that this one is at work.
                 self._at_work = _forget_stale(self.parent, course, self.config.Judge.get("on", "sim"))
             except NbGraderException as error:
@@ -240,28 +241,42 @@ class SubmittedNotebook(NotebookExporter):
         return super().from_file(file_stream, resources=resources, **kw)
 
 
-def _refuse_links(autograde: Any) -> None:
-    """Leave out whoever handed in links beside the notebook: nbgrader copies what they lead to into the feedback.
+def _leave_out(autograde: Any) -> None:
+    """Leave out whose folder nbgrader must not take; the others are graded, and then the command fails.
 
-    The others are graded, and then the command fails: somebody was not.
+    These are folders with links beside the notebook, for nbgrader copies what they lead to into the feedback, and
+    names in a form that would make one person two students.
     """
     left_out = []
     for folder in sorted(autograde.assignments):
-        beside = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
-        strange = [p.name for p in beside if p.suffix != ".ipynb" and (p.is_symlink() or not p.is_file())]
-        if strange:
+        if reason := _not_taken(Path(folder)):
             del autograde.assignments[folder]
             left_out.append(str(folder))
-            said = f"Not graded: {folder} holds {', '.join(strange)}, which is a link or no file, and nbgrader would"
-            autograde.log.error("%s", plain(f"{said} copy what it leads to for the student. Remove it, and run again."))
+            autograde.log.error("%s", plain(f"Not graded: {folder} {reason}, and run again."))
     if left_out:
         others = autograde.convert_notebooks
 
         def and_fail() -> None:
             others()
-            raise NbGraderException(plain(f"Not graded, because of links: {', '.join(left_out)}"))
+            raise NbGraderException(plain(f"Not graded, see above: {', '.join(left_out)}"))
 
         autograde.convert_notebooks = and_fail
+
+
+def _not_taken(folder: Path) -> str:
+    """Why nbgrader must not take a submission's folder, and what to do; "" where it may."""
+    beside = [Path(top, name) for top, _, names in os.walk(folder) for name in names]
+    strange = [p.name for p in beside if p.suffix != ".ipynb" and (p.is_symlink() or not p.is_file())]
+    if strange:
+        said = f"holds {', '.join(strange)}, which is a link or no file"
+        return f"{said}, and nbgrader would copy what it leads to for the student. Remove it"
+    student = folder.parent.name
+    if display_name(student) != student:
+        return (
+            "has a name that is written in another way than the gradebook's names, as some systems do with accents: "
+            f"rename the folder {folder.parent} to {display_name(student)}"
+        )
+    return ""
 
 
 def _forget_stale(autograde: Any, course: Course | None, on: str) -> IO[str] | None:
@@ -279,7 +294,7 @@ def _forget_stale(autograde: Any, course: Course | None, on: str) -> IO[str] | N
         for submitted in map(Path, autograde.assignments):
             student = submitted.parent.name
             graded = Path(folders.format_path(folders.autograded_directory, student, lab))
-            entry = collect.entry_of(student, submitted / f"{lab}.ipynb", submitted.parents[1], lab)
+            entry = grade.entry_in_group(student, submitted / f"{lab}.ipynb", submitted.parents[1], lab, course)
             if graded.exists() and resume.marked(graded / f"{lab}.ipynb") != resume.mark(entry, spec, course, on):
                 autograde.log.info("%s", plain(f"{student} is graded again: something changed, or a run was stopped"))
                 resume.forget(graded)
@@ -318,6 +333,7 @@ class _Step(NbGraderPreprocessor):
         folder = Path(self.folders.format_path(self.folders.submitted_directory, self.student, self.lab))
         self.notebook = folder / f"{names['notebook']}.ipynb"
         self.submitted = folder.parents[1]
+        self.entry = grade.entry_in_group(self.student, self.notebook, self.submitted, self.lab, self.course)
         spec = specs.load(self.lab) if self.course is None else self.course.spec(self.lab)
         return self.work(nb, spec), resources
 
@@ -353,11 +369,8 @@ class Transplant(_Step):
         self._require_points(released, spec)
         self._compare_with_roster()
         output.highlight(released)
-        handed_in = collect.entry_of(self.student, self.notebook, self.submitted, self.lab)
         try:
-            if handed_in.notebook is None:
-                raise SubmissionError(handed_in.problem)
-            read = submissions.read(handed_in.notebook, spec)
+            read = grade.handed_in(self.entry, spec)
         except SubmissionError as error:
             self._warn(error)
             return released
@@ -461,8 +474,7 @@ class Judge(_Step):
                 cell.outputs = output.graded(checks, float(cell.metadata.nbgrader.points), source)
             else:
                 cell.outputs = output.opening(shown, record) if cell is code[0] else []
-        entry = collect.entry_of(self.student, self.notebook, self.submitted, self.lab)
-        resume.set_mark(nb, resume.mark(entry, spec, self.course, self.on))
+        resume.set_mark(nb, resume.mark(self.entry, spec, self.course, self.on))
         return nb
 
     def _record(self, nb: NotebookNode) -> SubmissionRecord:

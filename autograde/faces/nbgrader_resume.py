@@ -36,7 +36,7 @@ def mark(entry: Entry, spec: Spec, course: Course | None, on: str) -> str:
     """Names all that the points of a submission follow from, lateness too."""
     rules = course.of(spec.lab) if course is not None else None
     parts = (
-        __version__, on, grade.sha256_of(entry.notebook), entry.problem, spec.sha256,
+        __version__, on, grade.digest(entry), entry.problem, spec.sha256,
         (course.timing, course.explain) if course is not None else None,
         (str(rules.deadline), str(rules.extensions.get(entry.student)), str(rules.late)) if rules is not None else None,
     )  # fmt: skip

@@ -6,7 +6,8 @@ A notebook is data here. Nothing in it is executed, and only the answer cells ma
     python, generator, number task  a code cell whose first line is `%%answer TASK`
     explain task                    a markdown cell whose nbgrader grade_id, or whose cell id, is TASK
 
-Everything else may be deleted, edited, executed or broken without any consequence.
+Everything else may be deleted, edited, executed or broken without any consequence, but for the metadata that says which
+release of the lab the notebook is of (edition.py): an answer to a task that asked for something else is not judged.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 from convladder.kernels.errors import ConvladderError
 
+from . import edition
+from .edition import Edition
 from .spec import ExplainTask, Spec, Task
 
 #: A notebook with pictures in its outputs has some megabytes.
@@ -67,21 +70,28 @@ class Answer:
 
 @dataclass(frozen=True)
 class Submission:
-    """What a student handed in. `problems` are about the notebook; each names a cell and what to do."""
+    """What a student handed in. `problems` are about the notebook; each names a cell and what to do.
+
+    release  of the lab that the notebook says it is of; "" where it says nothing
+    """
 
     path: Path
     sha256: str
     answers: dict[str, Answer] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    release: str = ""
 
 
 def read(path: Path | str, spec: Spec) -> Submission:
     """Read a notebook file of format 4, or an older one. Raises SubmissionError where nothing in it can be judged."""
     path = Path(path)
     data = _bytes(path)
-    cells = _cells(_notebook(data, path), path)
+    notebook = _notebook(data, path)
+    cells = _cells(notebook, path)
     answers, problems = _answers(cells, spec)
-    if not answers:
+    written_for = _edition(notebook, spec)
+    refused = _of_another_release(answers, problems, written_for, edition.of(spec))
+    if not answers and not refused:
         hint = (
             problems[0] if problems else f"an answer begins with `%%cuda TASK`, such as `%%cuda {spec.tasks[0].name}`"
         )
@@ -89,11 +99,43 @@ def read(path: Path | str, spec: Spec) -> Submission:
             f"{path.name} has no answer cell of {spec.lab}: {hint}. Was another lab's notebook handed in?"
         )
     for task in spec.tasks:
-        if task.name not in answers:
+        if task.name not in answers and task.name not in refused:
             problems.append(
                 f"there is no cell for {task.name}: take the cell `{_first_line(task)}` from the released notebook"
             )
-    return Submission(path, hashlib.sha256(data).hexdigest(), answers, problems)
+    release = written_for.release if written_for is not None else ""
+    return Submission(path, hashlib.sha256(data).hexdigest(), answers, problems, release)
+
+
+def release_of(path: Path) -> str:
+    """The release of the lab that a notebook says it is of; "" where it says nothing, or cannot be read."""
+    try:
+        found = edition.told(_notebook(_bytes(path), path).get("metadata"))
+    except SubmissionError:
+        return ""
+    return found.release if found is not None else ""
+
+
+def _edition(notebook: dict[str, Any], spec: Spec) -> Edition | None:
+    """What the notebook says of itself, unless that is another lab's."""
+    found = edition.told(notebook.get("metadata"))
+    return found if found is not None and found.lab == spec.lab else None
+
+
+def _of_another_release(
+    answers: dict[str, Answer], problems: list[str], written_for: Edition | None, present: Edition
+) -> list[str]:
+    """Take out the answers to tasks that asked for something else in the notebook's release, and name them."""
+    if written_for is None:
+        return []
+    refused = [name for name in answers if written_for.changed(name, present)]
+    problems += [
+        f"{answers.pop(name).where()} ({name}) is of release {written_for.release}, in which this task asked for "
+        f"something else than in release {present.release}, so it was not judged: put your answer into the cell of the "
+        "present notebook, and hand that one in"
+        for name in refused
+    ]
+    return refused
 
 
 def _bytes(path: Path) -> bytes:

@@ -130,11 +130,14 @@ def test_blackboards_names_say_when_and_the_last_attempt_counts(tmp_path: Path) 
     ],
     ids=["canvas", "moodle", "mixed"],
 )
-def test_two_people_of_one_name_stop_everything_with_both_named(tmp_path: Path, names: tuple[str, str]) -> None:
-    put(tmp_path, *names)
-    with pytest.raises(GradingError, match="Two people would both be called") as error:
-        collect.find_submissions(tmp_path, LAB)
-    assert all(name in str(error.value) for name in names)
+def test_of_two_people_of_one_name_neither_is_graded_and_both_are_named(tmp_path: Path, names: tuple[str, str]) -> None:
+    put(tmp_path, *names, "ada/01_direct.ipynb")
+    entries = found(tmp_path)
+    said = entries.pop(next(s for s in entries if s != "ada"))
+    assert said.notebook is None
+    assert "Two people would both be called" in said.problem
+    assert all(name in said.problem for name in names)
+    assert entries["ada"].notebook == tmp_path / "ada" / "01_direct.ipynb"
 
 
 # ---- an archive
@@ -242,6 +245,9 @@ class App(Configurable):
     def fail(self, message: str) -> None:
         raise SystemExit(message)
 
+    def _transfer_files(self, collected: object) -> None:
+        self.transferred = collected
+
 
 def through_nbgrader(root: Path) -> dict[str, dict[str, str]]:
     """What zip_collect would copy: the information on each file that counts, by its path."""
@@ -282,18 +288,39 @@ def test_nbgrader_refuses_the_same_archives(tmp_path: Path, kind: str) -> None:
     assert not list(tmp_path.rglob("evil*"))
 
 
+def test_nbgrader_stops_with_a_reason_at_another_kind_of_archive(tmp_path: Path) -> None:
+    put(tmp_path / "archive", "all.tar.gz")
+    with pytest.raises(SystemExit, match="is no zip archive"):
+        through_nbgrader(tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("names", "says"),
+    ("names", "student", "says"),
     [
-        (("leekim_5_90_01_direct.ipynb", "leekim_7_91_01_direct.ipynb"), "Two people would both be called leekim"),
-        (("a/lee/01_direct.ipynb", "b/lee/01_direct.ipynb"), "lee has two notebooks"),
-        (("all.tar.gz",), "is no zip archive"),
+        (("leekim_5_90_01_direct.ipynb", "leekim_7_91_01_direct.ipynb"), "leekim", "Two people would both be called"),
+        (("a/lee/01_direct.ipynb", "b/lee/01_direct.ipynb"), "lee", "Two notebooks were handed in"),
     ],
 )
-def test_nbgrader_stops_with_a_reason_where_it_cannot_tell(tmp_path: Path, names: tuple[str, ...], says: str) -> None:
-    put(tmp_path / "archive", *names)
-    with pytest.raises(SystemExit, match=says):
-        through_nbgrader(tmp_path)
+def test_nbgrader_collects_the_others_where_of_one_student_it_cannot_tell_and_then_fails(
+    tmp_path: Path, names: tuple[str, ...], student: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(tmp_path / "archive", *names, "ada/01_direct.ipynb")
+    (tmp_path / "extracted").mkdir()
+    app = App(tmp_path)
+    Unpack(parent=app).extract(str(tmp_path / "archive"), str(tmp_path / "extracted"))
+    collector = Collect(parent=app)
+    files = sorted(p for p in (tmp_path / "extracted").rglob("*.ipynb"))
+    assert [said["student_id"] for f in files if (said := collector.collect(str(f)))] == ["ada"]
+    assert f"Not collected: {student}. {says}" in caplog.text
+    with pytest.raises(SystemExit, match=f"Not collected, see above: {student}"):
+        app._transfer_files({"ada": {}})
+    assert app.transferred == {"ada": {}}
+
+
+def test_nbgrader_takes_a_name_in_either_form_of_its_letters_for_one_person(tmp_path: Path) -> None:
+    put(tmp_path / "archive", "zoe\u0308_LATE_5_90_01_direct.ipynb", "zo\u00eb_5_91_01_direct-1.ipynb")
+    (said,) = through_nbgrader(tmp_path).values()
+    assert said["student_id"] == "zo\u00eb"
 
 
 def test_nbgrader_copies_no_links(tmp_path: Path) -> None:
