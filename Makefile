@@ -69,7 +69,7 @@ doctor: .venv/.ready  ## what this machine can do, and what to install for more
 
 lock: .venv/.ready  ## write constraints.txt anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev pyproject.toml --no-header --no-annotate --no-emit-index-url --upgrade -o constraints.txt
+	$(BIN)/uv pip compile --universal --python-version 3.11 --extra dev --extra cluster pyproject.toml --no-header --no-annotate --no-emit-index-url --upgrade -o constraints.txt
 
 clean:  ## remove everything that was made
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,8 @@
 """Whether this GPU times a lab's targets so that the same kernel always gets the same points.
 
-The solved answer of every timed task must get full marks each time, its base rung none: judged as a class is, in a
-fresh worker each time, several side by side. What comes out is a record, with the device that it was made on.
+The solved answer of every timed task must get full marks each time, its base rung none. Several processes do it side by
+side: each judges its answer in full first, as one of a class, and then times it again and again in the same worker.
+What comes out is a record, with the device that it was made on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ... import __version__
 from ...kernels import gpu, measure, signature
 from ...kernels.errors import BackendError
 from ...kernels.methods import ladder_source
-from ..judge import check, timing
+from ..judge import check, kernel_task, timing
 from ..judge import spec as specs
 from ..judge.record import CheckRecord
 from ..judge.sandbox import SandboxPolicy, open_worker
@@ -58,13 +59,13 @@ class Steadiness:
 
 
 @dataclass(frozen=True)
-class _Repetition:
-    """One answer, to be judged once: what a process is told."""
+class _Repetitions:
+    """One answer, to be judged several times: what a process is told."""
 
     lab: str
     task: str
     who: str
-    number: int
+    times: int
     answer: Answer | None
     gains: Mapping[str, Gain]
     policy: SandboxPolicy
@@ -102,30 +103,41 @@ def examine(
         asked = {"solved": times, "base": times if base_times is None else base_times}
         answers = {"solved": solved.answers.get(task.name), "base": base_answer(task.target.base)}
         jobs += [
-            _Repetition(spec.lab, task.name, who, number, answers[who], gains, policy)
+            _Repetitions(spec.lab, task.name, who, len(range(part, most, workers)), answers[who], gains, policy)
             for who, most in asked.items()
-            for number in range(most)
+            for part in range(min(workers, most))
         ]
     for job, result in pool.run(jobs, _judged, workers, _LIMIT_S, [check.__name__]):
         if isinstance(result, pool.Broken):
             raise BackendError(f"{job.task} could not be judged ({result.how}): {result.details[-1000:]}")
-        target = CheckRecord(**json.loads(result))
-        found.tasks[job.task][job.who].append(_short(target))
-        if watch is not None:
-            watch(job.task, job.who, job.number, target)
+        kept = found.tasks[job.task][job.who]
+        for body in json.loads(result):
+            target = CheckRecord(**body)
+            kept.append(_short(target))
+            if watch is not None:
+                watch(job.task, job.who, len(kept) - 1, target)
     found.state_after = measure.device_state(gpu.device_id())
     return found
 
 
-def _judged(job: _Repetition) -> str:
-    """What a process does: the target's record, of an answer that a worker of its own judged in full."""
+def _judged(job: _Repetitions) -> str:
+    """What a process does: the target's record each time, or that of a check that failed before it."""
     spec = specs.load(job.lab)
+    task = spec.task(job.task)
+    assert isinstance(task, KernelTask)
+    assert task.target is not None
+    assert job.answer is not None
     with open_worker(job.policy) as worker:
-        records = check.check_task(
+        *others, target = check.check_task(
             spec, job.task, job.answer, worker, on="gpu", timing="measured", secret=_SECRET, gains=job.gains
         )
-    wrong = [r for r in records[:-1] if not r.passed and job.who == "solved"]
-    return json.dumps(asdict(wrong[0] if wrong else records[-1]))
+        found = [next((r for r in others if not r.passed and job.who == "solved"), target)]
+        for _ in range(job.times - 1):
+            judged = timing.judge(spec.lab, task, task.target, job.answer, worker, _SECRET, job.gains[task.name])
+            if isinstance(judged, str):
+                break  # this GPU cannot time the target, and the counters say the same each time
+            found.append(kernel_task.record(target.check, task, target.max, judged, False))
+    return json.dumps([asdict(record) for record in found])
 
 
 def base_answer(rung: str) -> Answer:

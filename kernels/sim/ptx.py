@@ -204,6 +204,14 @@ class Module:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LABEL = re.compile(r"([$%\w]+)\s*:(?!:)")
 _LINE_DIRECTIVE = re.compile(r"\.(loc|file|section|version|target|address_size)\b[^\n]*")
+#: What may stand in a function's body and is no code.
+_NO_CODE = {"branchtargets", "calltargets", "callprototype", "common", "extern", "pragma", "visible", "weak"} | {
+    "const",
+    "global",
+    "local",
+    "param",
+    "shared",
+}
 _GUARD = re.compile(r"@(!?)\s*([%$\w]+)\s+")
 _OPCODE = re.compile(r"([a-z]\w*)((?:(?:\.|::)[\w]+)*)\s*")
 _VARIABLE = re.compile(
@@ -341,6 +349,9 @@ class _Parser:
         elif text.startswith("."):
             if variable := _variable(text):
                 function.variables[variable.name] = variable
+            elif (directive := re.match(r"\.(\w+)", text)) and directive[1] not in _NO_CODE:
+                # It may end before the semicolon that it was read up to, as `.include` does: nothing may get lost.
+                function.code.append(Instruction(directive[1], (), (), None, self.line, " ".join(text.split())))
         else:
             function.code.append(self._instruction(function, text, scopes))
 

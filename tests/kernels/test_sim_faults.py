@@ -243,6 +243,7 @@ def test_without_checks_nothing_is_reported_and_memory_stays_safe(engine):
     [
         ('asm volatile("bar.sync 1, 64;");', "bar.sync"),
         ("y[0] = __vabsdiffu4(y[1], y[2]);", "vabsdiff4"),
+        ('asm(".include \\"/etc/passwd\\"");', ".include"),
     ],
 )
 def test_unsupported_ptx_names_line_and_instruction(engine, statement, instruction):
