@@ -27,13 +27,26 @@ def story(out: Path, student: str) -> Iterator[str]:
     yield f"{now.date}  graded: {_points(now)}{_because(now)}; this is in force"
     for check in now.checks:
         yield from _check(check)
-    if now.penalty:
-        late = f"handed in {now.submitted}, due {now.deadline}: {now.late_s / 3600:.2f} hours late"
-        yield f"{late}, which costs {now.penalty:g} points: {now.score - now.penalty:g} are left"
+    yield from _in_time(now)
     proposed = read_record(out / "proposed" / f"{stem}.json")
     if proposed is not None:
         yield f"{proposed.date}  proposed: {_points(proposed)}; not in force until `convladder grade … --apply`"
         yield from (f"    {line}" for line in _difference(now, proposed))
+    yield (
+        f"to judge it again: `convladder regrade {student} {now.lab} --reason TEXT`, with {out / 'grading.json'} (the "
+        f"seeds), {out / 'run.json'} (the rules and the submissions) and the versions above"
+    )
+
+
+def _in_time(record: SubmissionRecord) -> Iterator[str]:
+    """What a deadline did to a grade."""
+    if not record.deadline:
+        return
+    late = f"{record.late_s / 3600:.2f} hours late" if record.late_s else "in time"
+    cost = (
+        f", which costs {record.penalty:g} points: {record.score - record.penalty:g} are left" if record.penalty else ""
+    )
+    yield f"handed in {record.submitted or 'at an unknown time'}, due {record.deadline}: {late}{cost}"
 
 
 def _submission(record: SubmissionRecord) -> Iterator[str]:

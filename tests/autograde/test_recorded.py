@@ -95,6 +95,14 @@ def test_a_class_on_a_gpu_failed_what_its_mistakes_fail_on_the_engine(lab: str, 
         assert {c for c in failed ^ fails if not c.endswith(".target")} == set()
 
 
+@pytest.mark.parametrize("lab", ["01_direct", "04_sparse", "05_sparse_tiled", "07_training"])
+def test_every_timed_task_of_a_lab_got_all_of_its_points_twenty_times(lab: str) -> None:
+    kept = json.loads((recorded.folder() / f"{lab}.timing.json").read_text(encoding="utf-8"))
+    tasks = [t for t in spec.load(lab).tasks if isinstance(t, KernelTask) and t.target and t.target.measured]
+    assert {name: len(found["solved"]) for name, found in kept["tasks"].items()} == {t.name: 20 for t in tasks}
+    assert kept["sandbox"] == "bwrap"
+
+
 def test_the_recorded_timing_is_told_in_one_line() -> None:
     (line,) = recorded.steadiness("01_direct")
     assert "all timing points 20 of 20 times, direct_report none 20 of 20 times" in line
