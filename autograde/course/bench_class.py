@@ -20,7 +20,7 @@ from .grade import Settings
 
 LAB = "01_direct"
 #: Submissions of the class, of the part of it that one worker grades alone, and of the part that nbgrader executes.
-STUDENTS, ALONE, EXECUTED = 200, 60, 3
+STUDENTS, ALONE, EXECUTED = 200, 80, 3
 #: Submissions that the driver alone handles, and seconds that a submission may take on two cores.
 DRIVEN, AT_MOST_S = 500, 0.5
 
