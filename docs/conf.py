@@ -22,5 +22,7 @@ myst_heading_anchors = 3
 autodoc_typehints = "none"  # the docstrings say what is taken
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

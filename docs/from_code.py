@@ -27,7 +27,7 @@ class ModuleText(Directive):
     def run(self) -> list[nodes.Node]:
         text = inspect.getdoc(importlib.import_module(self.arguments[0]))
         assert text
-        return [nodes.literal_block(text, text, language="text")]
+        return [nodes.container("", nodes.literal_block(text, text, language="text"), classes=["module-text"])]
 
 
 class Problems(Directive):
@@ -49,7 +49,14 @@ def as_it_stands(app: Sphinx, what: str, name: str, subject: Any, options: Any, 
     text = "\n".join(lines).rstrip()
     first, blank, rest = text.partition("\n\n")
     if blank:
-        lines[:] = [*first.splitlines(), "", "::", "", *(f"    {line}" for line in rest.splitlines()), ""]
+        lines[:] = [
+            *first.splitlines(),
+            "",
+            ".. code-block:: text",
+            "",
+            *(f"    {line}" for line in rest.splitlines()),
+            "",
+        ]
 
 
 def without_ways_out(app: Sphinx, page: str, source: list[str]) -> None:
