@@ -223,7 +223,8 @@ def _read_error(
         r.error = message
     else:
         # A size of the grid depends on the case; a name or a list of parameters does not.
-        on_case = f" (on case {r.case.name!r}: {_sizes(r.case)})" if header["type"] == "PlanError" else ""
+        of_sizes = header["type"] == "PlanError" and header["line"]
+        on_case = f" (on case {r.case.name!r}: {_sizes(r.case)})" if of_sizes else ""
         result.broken, result.evidence = message + on_case, evidence
         return
     result.cases.append(r)

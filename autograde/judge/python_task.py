@@ -174,6 +174,10 @@ def _at_line(error: Mapping[str, Any], answer: Answer) -> str:
 # ---- values
 
 
+#: What a reference's value is called.
+_KINDS = {int: "an int", float: "a float", bool: "a bool", str: "a text"}
+
+
 def difference(expected: Any, value: Any) -> str:
     """Why `value` is not `expected`, as the end of a sentence that begins with the call; "" where it is."""
     said = f"returned {show(value)}, expected {show(expected)}"
@@ -187,6 +191,8 @@ def difference(expected: Any, value: Any) -> str:
         return _sequence_difference(expected, value, said)
     if expected is None or value is None:
         return "" if value is expected else said
+    if isinstance(value, np.ndarray):
+        return f"{said}: an array of shape {value.shape}, where {_KINDS.get(type(expected), 'no array')} is asked for"
     if isinstance(value, bool) and type(expected) is int:
         return f"{said}: a bool, where an int is asked for"
     if isinstance(expected, bool) or isinstance(value, bool):
@@ -242,4 +248,6 @@ def _array_difference(expected: np.ndarray, value: Any) -> str:
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
     element = f"[{','.join(map(str, index))}]"
     differ = f"{int(wrong.sum())} of {wrong.size} elements differ"
+    if value.dtype.kind in "biu" and expected.dtype.kind == "f":
+        differ += f". It is an array of {value.dtype}, where floats are asked for"
     return f"returned an array whose element {element} is {value[index]}, expected {expected[index]}; {differ}"

@@ -30,7 +30,7 @@ class Other:
     text: str = ""
 
     def __repr__(self) -> str:
-        return f"{self.text} (a {self.type})" if self.text else f"a {self.type}"
+        return f"{self.text} ({_article(self.type)})" if self.text else _article(self.type)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,11 @@ class TooLarge:
     type: str
 
     def __repr__(self) -> str:
-        return f"a {self.type} that is too large to compare"
+        return f"{_article(self.type)} that is too large to compare"
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[:1] in "aeio" else f"a {noun}"
 
 
 class _Full(Exception):
@@ -54,7 +58,7 @@ def pack(value: Any, arrays: list[np.ndarray], most_text: int = MAX_TEXT) -> Any
         return _pack(value, arrays, [MAX_ITEMS], 0, most_text)
     except _Full:
         del arrays[kept:]
-        return {"large": type(value).__name__}
+        return {"large": f"array of shape {value.shape}"[:100] if _is_array(value) else type(value).__name__}
 
 
 def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, most_text: int) -> Any:
@@ -82,7 +86,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
             raise _Full
         arrays.append(value)
         return {"array": len(arrays) - 1}
-    return {"other": type(value).__name__[:100]}
+    return {"other": (f"array of {value.dtype}" if _is_array(value) else type(value).__name__)[:100]}
 
 
 def _number_of_numpy(value: Any) -> Any:

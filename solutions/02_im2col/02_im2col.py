@@ -27,7 +27,7 @@
 # - why a comparison that times the product and not the conversion flatters im2col.
 #
 # Edit the cells that say `YOUR CODE HERE`, `YOUR NUMBER HERE` or *Your answer*, and the kernel of step 4. If you restart the notebook's
-# kernel, run the next cell first, then the cells of the step that you are at. Hints are folded, and free.
+# kernel, or a message says that `%%cuda` is not found or `check` is not defined, run the next cell first, then the cells of the step that you are at. Hints are folded, and free.
 
 # %%
 import numpy as np

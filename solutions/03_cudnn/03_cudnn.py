@@ -26,7 +26,7 @@
 #
 # Everything here is Python. **Where there is a GPU with cuDNN, the cells with times measure on it; elsewhere they show what was recorded on an NVIDIA H100, and
 # say so.** Edit the cells that say `YOUR CODE HERE`, `YOUR NUMBER HERE` or *Your answer*, and the function of step 6 that has a mistake. If you restart the
-# notebook's kernel, run the next cell first, then the cells of your step. Hints are folded, and free.
+# notebook's kernel, or a message says that `%%answer` is not found or a name such as `check` or `plans` is not defined, run the next cell first, then the cells of your step from its beginning. Hints are folded, and free.
 
 # %%
 import numpy as np

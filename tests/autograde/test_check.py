@@ -55,7 +55,7 @@ KERNELS = {
     "a parameter more": ("int pad)", "int pad, int more)", "compiles", "has 15 parameters, but the launch passes 14"),
     "an array for a number": ("int N, int C", "float* N, int C", "compiles", "The task passes (const float* x, const"),
     "a wrong name in the launch": ("launch conv", "launch konv", "compiles", "there is no kernel 'konv'"),
-    "no launch line": ("//@", "//", "compiles", "does not say how it is launched"),
+    "no launch line": ("//@", "//", "compiles", "such as `//@ launch NAME grid=(cdiv(Q, 128), P, N) block=128`"),
     "a launch line with code": ("grid=(N*K)", "grid=(__import__('os').getpid())", "compiles", "is not allowed here"),
     "a launch line with its dots": ("grid=(N*K)", "grid=(..., N*K)", "compiles", "still has its dots"),
     "a launch line with an unknown name": ("grid=(N*K)", "grid=(N*J)", "compiles", "there is no symbol J"),
@@ -306,6 +306,19 @@ def test_a_float_is_compared_with_the_tolerance_of_its_type(value: object, says:
     assert bool(python_task.difference(1 / 3, value)) == bool(says)
 
 
+@pytest.mark.parametrize(
+    ("expected", "value", "says"),
+    [
+        (0.5, np.array(0.5), "expected 0.5: an array of shape (), where a float is asked for"),
+        (3, np.array([3]), "an array of shape (1,), where an int is asked for"),
+        (np.ones(2), np.array([1, 2]), "1 of 2 elements differ. It is an array of int64, where floats are asked for"),
+        (np.ones(2), Other("array of complex128"), "returned an array of complex128, expected [1., 1.]"),
+    ],
+)
+def test_a_value_of_another_kind_is_told_as_such(expected: object, value: object, says: str) -> None:
+    assert says in python_task.difference(expected, value)
+
+
 def test_a_float32_is_no_int() -> None:
     assert "a float, where an int is asked for" in python_task.difference(3, np.float32(3))
 
@@ -384,7 +397,7 @@ ARRAYS = {
     "None": ("return np.stack(", "np.stack(", "returned None, expected an array of shape (2, 2)"),
     "half precision": ("return np.stack(", "return np.float16(0.1) + np.stack(", "element [0,0] is 1.09997"),
     "text": ("return np.stack(", "return str(", "expected an array of shape (2, 2)"),
-    "a huge array": ("return np.stack(", "return np.zeros(10**7) if R else np.stack(", "a ndarray that is too large"),
+    "a huge array": ("return np.stack(", "return np.zeros(10**7) if R else np.stack(", "(10000000,) that is too large"),
     "too much memory": ("return np.stack(", "return np.zeros(10**12) + np.stack(", "needs more memory than there is"),
     "megabytes of text": ("return np.stack(", "print('x' * 10**7)\n    return np.stack(", "prints more than 1024 KiB"),
     "a changed argument": ("C = x.shape[0]", "x += 1; C = x.shape[0]", "[[[1., 2.], [3., 4.]]]"),

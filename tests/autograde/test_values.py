@@ -56,7 +56,9 @@ def test_arrays_come_back() -> None:
 
 def test_what_no_task_asks_for_is_named_by_its_type() -> None:
     assert through({1: 2}) == Other("dict")
-    assert through(np.array(["a"])) == Other("ndarray")
+    assert through(np.array(["a"])) == Other("array of <U1")
+    assert through(np.zeros(2, complex)) == Other("array of complex128")
+    assert repr(Other("array of object")) == "an array of object"
     assert through(i for i in "abc") == Other("generator")
 
 
