@@ -62,7 +62,7 @@ class Bars:
             )
         return Markup(
             '<svg class="bars" role="img" aria-label="{}" width="{:.0f}" height="{}" viewBox="0 0 {:.0f} {}" '
-            'style="font:13px system-ui,sans-serif">{}</svg>'
+            'style="font:13px system-ui,sans-serif;overflow:visible">{}</svg>'
         ).format(self.alt, width, height, width, height, Markup("").join(parts))
 
     def text(self) -> str:

@@ -58,7 +58,9 @@ def pack(value: Any, arrays: list[np.ndarray], most_text: int = MAX_TEXT) -> Any
         return _pack(value, arrays, [MAX_ITEMS], 0, most_text)
     except _Full:
         del arrays[kept:]
-        return {"large": f"array of shape {value.shape}"[:100] if _is_array(value) else type(value).__name__}
+        return {
+            "large": f"array of shape {value.shape}"[:100] if isinstance(value, np.ndarray) else type(value).__name__
+        }
 
 
 def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, most_text: int) -> Any:
@@ -86,7 +88,7 @@ def _pack(value: Any, arrays: list[np.ndarray], left: list[int], depth: int, mos
             raise _Full
         arrays.append(value)
         return {"array": len(arrays) - 1}
-    return {"other": (f"array of {value.dtype}" if _is_array(value) else type(value).__name__)[:100]}
+    return {"other": (f"array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__)[:100]}
 
 
 def _number_of_numpy(value: Any) -> Any:
