@@ -361,7 +361,7 @@ check("predict_break_even")
 # says itself that this number only separates two kinds of layers, since its layers have either no zeros or more than 0.7 of them. As a policy for other networks it
 # has to be measured.
 #
-# **Your evidence.** The cell below times AlexNet's third layer at four sparsities on your GPU, where there is one (some 20 seconds), and otherwise shows what was recorded.
+# **Your evidence.** The cell below times AlexNet's third layer at four sparsities on your GPU, where there is one (a few seconds), and otherwise shows what was recorded.
 
 # %%
 recorded_figures.crossover("conv3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from convladder.autograde.course import build
+from convladder.autograde.course.recorded import folder
 from convladder.autograde.course.steadiness import base_answer
 from convladder.autograde.faces import figures, recorded_figures
 from convladder.autograde.judge import check_task, counting, diagnosis, measure_task, open_worker, spec
@@ -301,6 +303,13 @@ def test_crossover_is_measured_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPa
     assert "Measured here: NVIDIA" in recorded_figures.crossover("conv3").alt
     assert len(asked) >= 4
     assert all(name.startswith("sweep of conv3 at ") for name in asked)
+
+
+@pytest.mark.parametrize(("lab", "cells"), [("04_sparse", 2), ("05_sparse_tiled", 2)])
+def test_the_solved_notebook_on_a_gpu_measured_there(lab: str, cells: int) -> None:
+    """The timed kernels, and in lab 4 the crossover."""
+    kept = json.loads((folder() / f"{lab}.notebook.json").read_text(encoding="utf-8"))
+    assert len([c for c in kept["cells"] if "Measured here" in c["text"]]) == cells
 
 
 def test_crossover_is_shown_as_recorded_where_the_rungs_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
