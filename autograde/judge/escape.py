@@ -6,8 +6,10 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .sandbox import SandboxPolicy, open_worker
 from .values import unpack
@@ -81,16 +83,20 @@ def open_ways(policy: SandboxPolicy = _POLICY) -> list[str]:
         f"def attempt_{n}(FILE, PORT, PID):\n    {body}\n    return out\n" for n, body in enumerate(_ATTEMPTS.values())
     )
     names = ", ".join(f"attempt_{n}" for n in range(len(_ATTEMPTS)))
-    with _something_to_find() as (path, port), open_worker(policy) as worker:
+    # A thread of its own starts sandboxes of its own, now that there is something to find.
+    with _something_to_find() as (path, port), ThreadPoolExecutor(1) as thread:
         call = {"FILE": str(path), "PORT": port, "PID": os.getpid()}
-        request = {
-            "op": "python", "source": _TEXT.format(functions=functions, names=names), "function": "f", "calls": [call],
-            "seconds": 15.0,
-        }  # fmt: skip
-        (frame,) = worker.request("python", request, reply_bytes=0)
-        found = unpack(frame.header["results"][0]["value"], frame.arrays)
+        text = _TEXT.format(functions=functions, names=names)
+        found = thread.submit(_tried, policy, text, call).result()
     ways = attempts()
     return [ways[number] for number in found]
+
+
+def _tried(policy: SandboxPolicy, text: str, call: dict[str, object]) -> Any:
+    request = {"op": "python", "source": text, "function": "f", "calls": [call], "seconds": 15.0}
+    with open_worker(policy) as worker:
+        (frame,) = worker.request("python", request, reply_bytes=0)
+    return unpack(frame.header["results"][0]["value"], frame.arrays)
 
 
 @contextmanager
