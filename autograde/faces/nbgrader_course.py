@@ -57,7 +57,8 @@ def make(dest: Path, labs: Sequence[str] = (), root: Path | None = None, course_
     """
     dest = Path(dest)
     course = _course(dest, course_file)
-    known = [*build.labs(root), *(course.own() if course is not None else ())]
+    own = course.own() if course is not None else []
+    known = sorted({*build.labs(root), *own})
     unknown = [lab for lab in labs if lab not in known]
     if unknown:
         raise ConvladderError(f"There is no lab {', '.join(unknown)}; there are: {', '.join(known)}.")
@@ -73,6 +74,8 @@ def make(dest: Path, labs: Sequence[str] = (), root: Path | None = None, course_
             source = dest / "source" / lab / f"{lab}.ipynb"
             source.parent.mkdir(parents=True, exist_ok=True)
             grade.write_atomically(source, build.serialise(source_notebook(lab, root, course)))
+            if course is not None and lab in own:
+                build.copy_spec(course, lab, source.parent)
             records = dest / "grades" / lab
             records.mkdir(mode=0o700, parents=True, exist_ok=True)
             grade.class_secret(records, lab)  # drawn now: commands that run at once would draw several

@@ -184,7 +184,8 @@ def _require_writable(db_url: str, patience_s: float) -> None:
 class ClearAnswers(ClearSolutions):
     """Put into each solved cell the stub that it carries in its metadata; a cell without one is nbgrader's to clear.
 
-    Raises ConvladderError where files lie beside the source notebook: nbgrader copies them to students.
+    Raises ConvladderError where files lie beside the source notebook, the public spec of a course's own lab apart:
+    nbgrader copies them to students.
     """
 
     companions = List(
@@ -193,8 +194,8 @@ class ClearAnswers(ClearSolutions):
 
     def preprocess(self, nb: NotebookNode, resources: Resources) -> tuple[NotebookNode, Resources]:
         folder = Path(resources["metadata"]["path"])
-        own = resources["metadata"]["name"] + ".ipynb"
-        ignored = {".ipynb_checkpoints", "__pycache__"}
+        name = resources["metadata"]["name"]
+        own, ignored = f"{name}.ipynb", {".ipynb_checkpoints", "__pycache__", f"{name}.toml"}
         extra = sorted({p.name for p in folder.iterdir()} - {own, *ignored, *self.companions})
         if extra:
             raise ConvladderError(

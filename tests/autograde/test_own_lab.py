@@ -9,15 +9,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 from click.testing import CliRunner
 
 from convladder.autograde.course import build, release
 from convladder.autograde.course import course as courses
 from convladder.autograde.course.course import Course
+from convladder.autograde.faces import nbgrader_course
 from convladder.autograde.faces.cli import main
+from convladder.autograde.faces.nbgrader_plugin import ClearAnswers
 from convladder.autograde.judge import spec as specs
 from convladder.autograde.judge.spec import SpecError
+from convladder.kernels.errors import ConvladderError
 
 LAB = "90_mirror"
 PAGE = (Path(__file__).parents[2] / "docs" / "adding.md").read_text(encoding="utf-8")
@@ -93,6 +97,19 @@ def test_a_solved_notebook_passes_in_a_terminal(own: Course) -> None:
     notebook.write_text(build.serialise(build.solved_notebook(LAB, course=own)), encoding="utf-8")
     shown = CliRunner().invoke(main, ["check", str(notebook)])
     assert shown.exit_code == 0, shown.output
+
+
+def test_nbgrader_hands_it_out_with_its_public_spec(own: Course, tmp_path: Path) -> None:
+    nbgrader_course.make(tmp_path / "nbgrader", [LAB], course_file=own.path)
+    source = tmp_path / "nbgrader" / "source" / LAB
+    assert sorted(path.name for path in source.iterdir()) == [f"{LAB}.ipynb", f"{LAB}.toml"]
+    notebook = nbformat.read(source / f"{LAB}.ipynb", as_version=4)
+    resources = {"metadata": {"path": str(source), "name": LAB}}
+    released, _ = ClearAnswers().preprocess(notebook, resources)
+    assert "W + W - 1" not in nbformat.writes(released)
+    (source / f"{LAB}.hidden.toml").touch()
+    with pytest.raises(ConvladderError, match="nbgrader copies whatever lies there to students"):
+        ClearAnswers().preprocess(notebook, resources)
 
 
 @pytest.mark.full
