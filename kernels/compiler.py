@@ -147,8 +147,8 @@ def assemble(source: str, arch: str, options: Sequence[str] = ()) -> Assembled:
     """
     if arch not in architectures():
         raise ArgumentError(f"arch = {arch!r}: the compiler knows {', '.join(architectures())}")
-    # Without line information, which would be most of the file.
-    flags = [f for f in standard_options(arch) if f != "-lineinfo"] + ["--ptxas-options=-v", *options]
+    # Without line information, which would be most of the file. What NVRTC keeps from another time has no report.
+    flags = [f for f in standard_options(arch) if f != "-lineinfo"] + ["--no-cache", "--ptxas-options=-v", *options]
     with _compiled(source, flags) as (nvrtc, program, log):
         ptx = _text(nvrtc, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
         return Assembled(ptx, _bytes(nvrtc, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program), log)

@@ -63,7 +63,10 @@ def assembled_resources(
     made = assemble(source, arch, options)
     sections = _section_sizes(made.cubin)
     found = {}
-    for report in _ENTRY.split(made.log)[1:]:
+    reports = _ENTRY.split(made.log)[1:]
+    if not reports and "__global__" in source:
+        raise BackendError(f"the assembler reports no kernel; it says: {made.log.strip() or 'nothing'}")
+    for report in reports:
         name = report.split("'", 1)[0]
         found[name] = _of_kernel(name, arch, report, made, sections)
     return made, found

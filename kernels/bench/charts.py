@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..net.stages import STAGES
 from . import training_results
-from .cases import DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, Case
+from .cases import CODEGEN, DIRECT_RUNGS, GEMM_RUNGS, SPARSE_RUNGS, Case
 from .compare import rows
 from .tables import (
     CUDNN_ANY,
@@ -37,6 +37,7 @@ SERIES: dict[str, tuple[str, ...]] = {
     "best direct rung": DIRECT_RUNGS, "best lowered rung": GEMM_RUNGS, "best sparse rung": SPARSE_RUNGS,
     "tiled rung": TILED, "cuDNN FP32": CUDNN_FP32, "cuDNN TF32": CUDNN_TF32, "cuDNN, any precision": CUDNN_ANY,
     "cuBLAS": ("cublas batched",), "cuBLAS by image": ("cublas image",), "cuSPARSE": CUSPARSE,
+    "weights as code": (CODEGEN,), "TF32, channels first": CUDNN_TF32[:1], "TF32, channels last": CUDNN_TF32[1:],
 }  # fmt: skip
 
 #: What can be shown of a series at a place, and its unit.

@@ -30,6 +30,7 @@ _BYTES_A_WEIGHT = 16
 class Facts:
     """What a convolution cost to make, and what was made.
 
+    tuned          whether the tuner had found the choice
     generation_s   weights to source;  compile_s  source to machine code, as long as one waited for it
     compile_cpu_s  of all processes together, when the code was made
     kernels        cached  of them were there already
@@ -38,6 +39,7 @@ class Facts:
     """
 
     choice: Choice
+    tuned: bool
     kernels: int
     cached: int
     nnz: int
@@ -91,14 +93,16 @@ class Convolution:
         self._cupy = cupy_module()
         require_weights(geometry, w)
         self.geometry = geometry
-        self.choice = choice or kept_choice(geometry, w) or default_choice(geometry, w, multiprocessors())
+        kept = None if choice else kept_choice(geometry, w)
+        self.choice = choice or kept or default_choice(geometry, w, multiprocessors())
         check(geometry, w, self.choice, block_shared_bytes())
         self._tiling = Tiling(geometry, self.choice)
         started = time.perf_counter()
         self._parts = generate(geometry, w, self.choice)
         generated = time.perf_counter()
         built = build([part.source for part in self._parts], architecture(), workers, progress)
-        self.facts = _facts(self._tiling, self._parts, built, generated - started, time.perf_counter() - generated)
+        seconds = generated - started, time.perf_counter() - generated
+        self.facts = _facts(self._tiling, self._parts, built, *seconds, tuned=kept is not None)
         self._kernels = [self._loaded(one.cubin) for one in built]
         self._streams: list[Any] = []
 
@@ -155,9 +159,12 @@ def require_driver(major: int) -> None:
         )
 
 
-def _facts(tiling: Tiling, parts: list[Part], built: list[Built], generation_s: float, compile_s: float) -> Facts:
+def _facts(
+    tiling: Tiling, parts: list[Part], built: list[Built], generation_s: float, compile_s: float, tuned: bool
+) -> Facts:
     return Facts(
         choice=tiling.choice,
+        tuned=tuned,
         kernels=len(parts),
         cached=sum(one.cached for one in built),
         nnz=sum(part.nnz for part in parts),

@@ -5,12 +5,10 @@ What is found is kept (`kept`), and `Convolution` takes it from there.
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from ..layouts import ConvGeometry
 from .convolution import Convolution, require_weights
 from .kept import keep
 from .model import ranked
-from .tiling import VECTOR, Choice
+from .tiling import Choice
 
 #: Candidates that are timed in turn, the first of them the best so far.
 _ROUND = 4
@@ -71,7 +69,7 @@ def tune(
     """
     require_weights(geometry, w)
     begun = time.perf_counter()
-    todo = list(_candidates(geometry, w, most))
+    todo = _candidates(geometry, w, most)
     measure = measure or partial(_on_gpu, geometry, w, workers)
     trials: dict[Choice, Trial] = {}
     best: Trial | None = None
@@ -92,17 +90,13 @@ def tune(
     return Tuned(best.choice, best.us, tuple(trials.values()), spent, len(trials) == len(todo))
 
 
-def _candidates(geometry: ConvGeometry, w: np.ndarray, most: int) -> Iterator[Choice]:
-    """The model's best of each kind in turn: by filters, splits, and whether blocks walk; some with wider stages."""
-    order = ranked(geometry, w, gpu.multiprocessors() if gpu.available() else 1, tried=False)
-    kinds: dict[tuple[int, bool], dict[int, Choice]] = {}
-    for choice in order:
-        kinds.setdefault((choice.splits, choice.rounds > 1), {}).setdefault(choice.filters, choice)
-    in_turn = zip_longest(*(by_filters.values() for by_filters in kinds.values()))
-    found = dict.fromkeys(choice for turn in in_turn for choice in turn if choice)
-    first = next(iter(found))
-    wider = dataclasses.replace(first, channels=2 * VECTOR)
-    yield from [first, wider, *list(found)[1:]][:most]
+def _candidates(geometry: ConvGeometry, w: np.ndarray, most: int) -> list[Choice]:
+    """The model's best for each number of filters, with and without halves of the channels and walking blocks."""
+    found: dict[tuple[int, int, bool], Choice] = {}
+    multiprocessors = gpu.multiprocessors() if gpu.available() else 1
+    for choice in ranked(geometry, w, multiprocessors):
+        found.setdefault((choice.filters, choice.splits, choice.rounds > 1), choice)
+    return list(found.values())[:most]
 
 
 def _on_gpu(

@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element stored once
  * launch       grid (cdiv(P*Q, 128), K, N), block 128
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 1.90, 0.78 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 1.88, 0.79 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr_global: one store an output instead of one a non-zero, and rows without non-zeros cost a store. Every
  * thread of a block still loads the same val and col.
  */

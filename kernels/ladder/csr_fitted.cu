@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element stored once
  * launch       grid (cdiv(P*Q, block), K, N), block: whole warps, at most TILE threads, all blocks alike
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 1.48, 0.61 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 1.47, 0.61 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr_tiled: of its two blocks for a plane of 13 x 13 outputs the second one works for 41; here one of six warps
  * has them all, and no warp walks through a row for nothing. A tile is as long as the block.
  */

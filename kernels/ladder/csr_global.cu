@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element set, then added to
  * launch       grid (cdiv(P*Q, 128), K, N), block 128
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 6.00, 2.43 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 6.02, 2.44 ms; lowered, cuBLAS: 1.84, 1.14
  * a base rung, the loop as the paper lists it: each non-zero is a store of y, and a load of rowptr again, since the
  * compiler cannot know that y overlaps none of what is read.
  * Source: sparse paper, section 3.2, process two (its index slips put right).

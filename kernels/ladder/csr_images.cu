@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element stored once
  * launch       grid (cdiv(P*Q, block), K, cdiv(N, IMAGES)), block: whole warps, at most TILE threads, all alike
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 1.24, 0.72 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 1.23, 0.72 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr_spanning: one load of (val, col) serves IMAGES multiply-adds, whose loads of xp are under way together.
  * One load of xp a multiply-add remains, from a cache that many blocks share.
  */

@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element stored once
  * launch       grid (cdiv(N*P*Q, TILE), K), block TILE
  * needs        K < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 1.45, 0.71 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 1.44, 0.71 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr_fitted: output points are counted through the batch, so no warp is part empty where P*Q is small (7 x 7
  * fills 49 of 64 threads there), and blocks may be large; loses where a block's images leave the cache.
  */

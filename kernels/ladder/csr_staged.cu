@@ -7,7 +7,7 @@
  * launch       grid (bands, groups*shares, N), block 32*WARPS / residents, shared 4*floats bytes
  * needs        the input rows under one output row, of one channel, in a block's shared memory;  N < 65536;
  *              N*C*H*W and N*K*P*Q < 2^31
- * H100         AlexNet's conv2, conv3, 128 images: 0.65, 0.25 ms; lowered, cuBLAS: 1.84, 1.13
+ * H100         AlexNet's conv2, conv3, 128 images: 0.65, 0.25 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr_images: an input float comes from global memory once for many filters, not once a multiply-add, and no
  * padded copy is made: one zero column parts two rows and serves both, and so do zero rows between channels. A warp
  * takes a filter at a time, with up to SLOTS outputs a lane in registers, and meets no barrier. Where an image takes

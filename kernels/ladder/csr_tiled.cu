@@ -6,7 +6,7 @@
  * y            device, N*K*P*Q float, every element stored once
  * launch       grid (cdiv(P*Q, TILE), K, N), block TILE
  * needs        K and N < 65536;  N*C*Hp*Wp and N*K*P*Q < 2^31
- * H100         not yet recorded
+ * H100         AlexNet's conv2, conv3, 128 images: 1.50, 0.75 ms; lowered, cuBLAS: 1.84, 1.14
  * over csr: a block reads (val, col) once from global memory, not once a warp; loses where rows are shorter than
  * TILE, and two barriers a tile keep the warps of a block together.
  * Source: sparse paper, section 3.3 (tile as long as the block; the guard of the last tile added).

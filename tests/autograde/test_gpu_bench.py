@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from convladder.autograde.faces.cli import main
 from convladder.kernels import recorded
-from convladder.kernels.bench import codesize
+from convladder.kernels.bench import codesize, results
 from convladder.kernels.bench.cases import SUITES
 
 
@@ -34,3 +36,26 @@ def test_an_installation_keeps_no_record(monkeypatch: pytest.MonkeyPatch) -> Non
     result = CliRunner().invoke(main, ["bench", "gemm", "--keep"])
     assert result.exit_code != 0
     assert "take --out FILE" in result.output
+
+
+def test_the_picture_of_a_suite_is_the_slide_of_its_first_claim(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["bench", "gemm", "--recorded", "--plot", str(tmp_path / "gemm.png")])
+    assert result.exit_code == 0, result.output
+    with Image.open(tmp_path / "gemm.png") as image:
+        assert "Recorded on NVIDIA" in image.info["Description"]
+
+
+def test_a_suite_without_a_claim_has_no_picture(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["bench", "plans", "--recorded", "--plot", str(tmp_path / "plans.png")])
+    assert result.exit_code != 0
+    assert "no claim of show.toml draws the suite plans" in result.output
+
+
+def test_what_is_recorded_is_written_into_a_readme_and_the_page_beside_it(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{results.BEGIN}\n{results.END}\n", encoding="utf-8")
+    (tmp_path / "docs").mkdir()
+    result = CliRunner().invoke(main, ["bench", "--readme", str(readme)])
+    assert result.exit_code == 0, result.output
+    assert "| gemm |" in readme.read_text(encoding="utf-8")
+    assert "## gemm" in (tmp_path / "docs/results.md").read_text(encoding="utf-8")

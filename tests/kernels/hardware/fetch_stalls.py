@@ -28,6 +28,13 @@ SPARSITY = 0.9
 MARKER = "marker"
 CASES = [(operator, way) for operator in codesize.OPERATORS for way in WAYS]
 
+#: The paper's shares, in per cent, by way: its table 5, one of each operator.
+PAPER = {
+    "cudnn": (4.89, 5.02, 6.81, 6.30, 4.77, 3.95, 4.86, 4.91, 3.60, 3.28),
+    "cusparse": (5.03, 5.96, 6.58, 6.41, 5.11, 4.03, 4.08, 9.87, 4.23, 3.74),
+    "codegen": (1.64, 2.12, 3.24, 2.67, 4.31, 2.83, 3.50, 1.49, 2.27, 2.70),
+}
+
 #: Warps that wait for an instruction, warps that are there, and whether one issues, all of a scheduler in each cycle.
 METRICS = {
     "ns": "gpu__time_duration.sum",
@@ -94,6 +101,12 @@ def read_profile(text: str) -> list[dict[str, Any]]:
         }
         for (operator, way), launch in zip(CASES, longest, strict=True)
     ]  # fmt: skip
+
+
+def recorded() -> dict[str, Any]:
+    """What is kept: the device, and a row for each operator and way."""
+    kept: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return kept
 
 
 def main() -> None:

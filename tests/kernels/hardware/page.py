@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 
 import annotated
 import bounds
+import fetch_stalls
 import record
 import sanitizer
 
 from convladder.kernels import plan
+from convladder.kernels.bench import codesize
 
 PAGE = record.HERE / "README.md"
 
@@ -88,6 +90,15 @@ csr_staged reaches its limit of one load a multiply-add where that pipe is alway
 and the start and the end of the blocks, when few warps run, are the rest.
 
 {table(["rung", "layer", "µs", *BUSY, "warps wait for"], bound_rows())}
+
+## Waits for instructions
+
+Table 5 of the code-generation paper in form: of all that the warps of a way's longest kernel wait for, the share of the
+next instruction, in per cent, as Nsight Compute measured it on an {fetch_stalls.recorded()["device"]["device"]}; in
+brackets the paper's, of another GPU. One image, {fetch_stalls.SPARSITY:.0%} of the weights zero; `fetch_stalls.py`
+records it.
+
+{table(["operator", "cuDNN, strict FP32", "cuSPARSE", "weights as code"], stall_rows())}
 """
 
 
@@ -104,6 +115,13 @@ def bound_rows() -> Iterator[list[str]]:
         said = ", ".join(f"{stall.replace('_', ' ')} {share:.1f}" for share, stall in waits)
         busy = [f"{row[unit]:.0f}" for unit in BUSY.values()]
         yield [row["rung"], f"{row['network']} {row['layer']}", f"{row['ns'] / 1000:.0f}", *busy, said]
+
+
+def stall_rows() -> Iterator[list[str]]:
+    shares = {(row["operator"], row["way"]): row["fetch_stalls"] for row in fetch_stalls.recorded()["operators"]}
+    for number, operator in enumerate(codesize.OPERATORS):
+        ways = fetch_stalls.WAYS
+        yield [operator, *(f"{shares[operator, way]:.2f} ({fetch_stalls.PAPER[way][number]:.2f})" for way in ways)]
 
 
 def counter_rows() -> Iterator[list[str]]:
