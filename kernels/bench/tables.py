@@ -410,8 +410,8 @@ def code_of_layers(record: Record, network: str) -> Table:
 def _code_of_layers(rows: list[Row], network: str) -> Table:
     columns = (
         "layer", "zeros", "as code, ms", "of the limit", *(f"{name}, ms" for name in _BESIDE_CODE), "FP32 / code",
-        "TF32 NCHW / code", "TF32 NHWC / code", "filters × points", "kernels", "code, KB", "made in, s",
-        "pays after images, against FP32",
+        "TF32 NCHW / code", "TF32 NHWC / code", "filters × points (channels, splits, rounds)", "kernels",
+        "code, KB", "made in, s", "pays after images, against FP32",
     )  # fmt: skip
     lines = []
     for layer, here in layers_of(rows, network):
@@ -423,12 +423,17 @@ def _code_of_layers(rows: list[Row], network: str) -> Table:
                     layer, f"{mine['sparsity']:.1%}", _ms(mine), f"{mine['percent_of_limit']:.0f} %",
                     *map(_ms, beside.values()),
                     *(ratio(beside[name], mine) for name in ("cuDNN FP32", "TF32 NCHW", "TF32 NHWC")),
-                    f"{mine['choice']['filters']} × {mine['choice']['points']}", str(mine["kernels"]),
+                    _cut(mine["choice"]), str(mine["kernels"]),
                     f"{mine['code_bytes'] / 1e3:.0f}", f"{made_s:.1f}",
                     _images_to_pay(made_s, mine, beside["cuDNN FP32"]),
                 )
             )  # fmt: skip
     return Table(f"{NETWORKS[network]}, weights as code, batch 128", columns, tuple(lines))
+
+
+def _cut(choice: dict[str, int]) -> str:
+    """How the code is cut."""
+    return "{filters} × {points} ({channels}, {splits}, {rounds})".format(**choice)
 
 
 def _images_to_pay(made_s: float, mine: Row, other: Row | None) -> str:

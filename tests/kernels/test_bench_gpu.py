@@ -21,7 +21,7 @@ DEVICE = {
 
 GENERATED = {
     "relative_error": 1e-7, "generation_s": 0.5, "compile_s": 1.5, "kernels": 8, "code_bytes": 1_000_000,
-    "choice": {"filters": 48, "points": 676, "channels": 4},
+    "choice": {"filters": 48, "points": 676, "channels": 4, "splits": 1, "rounds": 2},
 }  # fmt: skip
 
 
