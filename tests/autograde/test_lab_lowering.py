@@ -115,19 +115,18 @@ def test_accesses_that_nobody_needs_do_not_dilute_a_waste(check: str, worker: Wo
 
 
 def test_a_guard_that_does_not_hold_says_what_to_do(worker: Worker) -> None:
-    text = ladder_source("csr")
+    text = ladder_source("gemm_coalesced")
     for old, new in (
-        ("grid=(cdiv(P*Q, 128), K, N) block=128", "grid=(cdiv(Q, 32), K*cdiv(P, 4), N) block=(32, 4)"),
-        ("int pq = blockIdx.x * blockDim.x + threadIdx.x;", "int q = blockIdx.x * 32 + threadIdx.x;"),
-        ("int k = blockIdx.y;", "int k = blockIdx.y % K, p = blockIdx.y / K * 4 + threadIdx.y, pq = p * Q + q;"),
-        ("if (pq >= P * Q) return;", "if (p >= P || q >= Q) return;"),
+        ("grid=(cdiv(GN, 32), ", "grid=(cdiv(GN, 16), "),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x;", "int i = blockIdx.x * 16 + threadIdx.x;"),
+        ("if (m >= GM || i >= GN) return;", "if (m >= GM || i >= GN || threadIdx.x >= 16) return;"),
     ):
         assert old in text
         text = text.replace(old, new)
-    (*_, target) = check_task(spec.load("04_sparse"), "csr", text, worker, hidden=False)
-    assert target.check == "csr.target"
+    (*_, target) = check_task(LAB, "gemm_coalesced", text, worker, hidden=False)
+    assert target.check == "gemm_coalesced.target"
     assert target.score == 0
-    assert "Not scored, because the share of a warp's lanes that work (active_lanes) is 0.4" in target.rationale
+    assert "Not scored, because the share of a warp's lanes that work (active_lanes) is 0.5" in target.rationale
     assert "fit the block's shape to the output" in target.rationale
 
 
