@@ -307,7 +307,7 @@ recorded_figures.code_against_data()
 # %% [markdown]
 # **Verdict: under conditions.** Code replaces two loads a product by 16 bytes of instructions, which each multiprocessor fetches anew once they do not stay there. So code wins where many warps share each instruction, where the weights are few enough, and where
 # they never change: another network, or another step of training, is another compilation. It loses where the code is large and the images are few. Tensor cores know neither zeros nor immediates, and multiply so much faster that with the layout they like best they overtake generated code on some layers; their price is TF32's
-# ten bits of mantissa. `docs/codegen.md` has the times taken while `kernels/codegen` was built, layer by layer; what is recorded with the package stands above.
+# ten bits of mantissa. `docs/codegen.md` tells what was tried while `kernels/codegen` was built, and what each step gave.
 #
 # **Explain, at most 80 words.** What does a weight cost as code that it does not cost as data, and what does it save? Give a number of your own, and say what must hold for a fetched instruction to pay.
 
