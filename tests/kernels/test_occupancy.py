@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from convladder.kernels import resources as assembler_report
 from convladder.kernels.compiler import architectures, assemble
-from convladder.kernels.errors import ArgumentError, CompileError
+from convladder.kernels.errors import ArgumentError, BackendError, CompileError
 from convladder.kernels.occupancy import LIMITS, grid_size, max_blocks, occupancy, resource_utilisation
 from convladder.kernels.resources import Resources, resources
 
@@ -65,6 +66,17 @@ def test_an_unknown_architecture_is_refused_by_name():
 def test_wrong_code_gives_the_compilers_message():
     with pytest.raises(CompileError, match="line 1"):
         resources("__global__ void k() { y; }")
+
+
+def test_a_kernel_without_the_assemblers_report_is_an_error(monkeypatch):
+    monkeypatch.setattr(assembler_report, "assemble", lambda *_: replace(assemble(SMALL, "sm_80"), log=""))
+    with pytest.raises(BackendError, match="the assembler reports no kernel; it says: nothing"):
+        resources(SMALL)
+
+
+@pytest.mark.gpu
+def test_on_a_machine_with_a_driver_the_report_is_there_every_time():
+    assert resources(SMALL, "sm_90") == resources(SMALL, "sm_90") != {}
 
 
 def test_every_architecture_of_the_compiler_but_one_has_limits():
