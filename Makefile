@@ -8,7 +8,7 @@ SHARE := .venv/share/jupyter
 JUPYTERLAB := $(CURDIR)/autograde/faces/jupyterlab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-all test test-full soak lint docs lab build prove bench doctor lock clean
+.PHONY: help demo demo-all test test-full soak lint docs screenshots lab build prove bench doctor lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -54,6 +54,9 @@ docs: .venv/.ready  ## the pages in docs/ as a site, build/docs/index.html; no n
 
 lab: .venv/.ready  ## open the labs in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=labs labs/syllabus.md
+
+screenshots: .venv/.ready  ## what the browser tests see, for the documentation: docs/images
+	CONVLADDER_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/autograde/test_jupyterlab.py
 
 build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, docs/mistakes.md and docs/answers/
 	$(BIN)/convladder build

@@ -18,8 +18,8 @@ from .traffic import bytes_text
 #: Where the student's own bar stands between others.
 YOURS = "your kernel"
 
-_WIDTH, _SAID, _ROW, _HEAD = 300, 230, 24, 22
-_LETTER = 7.4  # of 13 px, on average
+_WIDTH, _ROW, _HEAD = 300, 24, 22
+_LETTER = 7.7  # of 13 px, on average
 _CHARACTERS = 40
 
 
@@ -50,7 +50,7 @@ class Bars:
 
     def svg(self) -> Markup:
         head = _HEAD if self.mark else 4
-        width, height = self._left + _WIDTH + _SAID, head + _ROW * len(self.bars) + 4
+        width, height = self._left + _WIDTH + self._right, head + _ROW * len(self.bars) + 4
         parts = [self._drawn(bar, head + _ROW * row) for row, bar in enumerate(self.bars)]
         if self.mark:
             x = self._x(self.mark[0])
@@ -81,6 +81,10 @@ class Bars:
     @property
     def _left(self) -> float:
         return 16 + _LETTER * max((len(bar.name) for bar in self.bars), default=0)
+
+    @property
+    def _right(self) -> float:
+        return 20 + _LETTER * max((len(bar.said) for bar in self.bars), default=0)
 
     def _x(self, value: float) -> float:
         return self._left + _WIDTH * self._share(value)

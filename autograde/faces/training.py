@@ -104,7 +104,8 @@ def layer_memory(network: str, batch: int) -> Picture:
     )
     axes.invert_yaxis()
     axes.set_xlabel("MiB", color=INK, fontsize=8)
-    axes.legend(fontsize=8, labelcolor=INK, frameon=False)
+    above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1}
+    axes.legend(ncols=2, fontsize=8, labelcolor=INK, frameon=False, **above)
     page_coloured(axes)
     axes.grid(visible=False, axis="y")
     total = sum(maps) + sum(weights)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from convladder.autograde.judge import sandbox, spec
 from convladder.autograde.judge.sandbox import Worker
@@ -126,3 +137,113 @@ share = {explanation = 1}
 @pytest.fixture(scope="session")
 def toy() -> Toy:
     return Toy()
+
+
+# ---- pages in a real browser: Debian's Chromium, driven by Playwright
+
+CHROMIUM = shutil.which("chromium")
+#: No network of its own, no first-run pages, no GPU.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+TOKEN = "a-token-of-this-test"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("needs a browser: apt install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@dataclass(frozen=True)
+class Jupyter:
+    """Jupyter's own commands under `home`, with nothing of the configuration of whoever runs the tests."""
+
+    home: Path
+
+    def environment(self) -> dict[str, str]:
+        away = {f"JUPYTER_{kind}_DIR": str(self.home / kind.lower()) for kind in ("CONFIG", "RUNTIME", "DATA")}
+        return {**os.environ, **away, "HOME": str(self.home)}
+
+    def run(self, folder: Path, *command: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=folder, env=self.environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+    @contextmanager
+    def serve(self, folder: Path, *app: str) -> Iterator[str]:
+        """The address of a server on a folder, while it runs."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.home.mkdir(parents=True, exist_ok=True)
+        command = [
+            sys.executable, "-m", "jupyter", *app, "--no-browser", "--allow-root", f"--port={port}",
+            "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={folder}",
+        ]  # fmt: skip
+        log = self.home / "server.log"
+        with log.open("w") as said:
+            process = subprocess.Popen(command, cwd=folder, env=self.environment(), stdout=said, stderr=said)
+        address = f"http://127.0.0.1:{port}"
+        try:
+            deadline = time.monotonic() + 120
+            while not _answers(f"{address}/api?token={TOKEN}"):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.2)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@pytest.fixture(scope="session")
+def jupyter() -> type[Jupyter]:
+    return Jupyter
+
+
+@pytest.fixture
+def sign_in(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages of a context of their own, signed in on a server; a dialog fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1000})
+    unexpected: list[str] = []
+
+    def sign_in(address: str = "", timeout_s: float = 20) -> Any:
+        page = context.new_page()
+        page.set_default_timeout(1000 * timeout_s)
+        page.on("dialog", lambda dialog: (unexpected.append(dialog.message), dialog.dismiss()))
+        if address:
+            page.goto(f"{address}/?token={TOKEN}")
+        return page
+
+    yield sign_in
+    assert unexpected == []
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def keep() -> Callable[[Any, str], None]:
+    """Keeps a picture of a page, or of a part of it, where CONVLADDER_SCREENSHOTS names a folder for them."""
+
+    def keep(shown: Any, name: str, **options: Any) -> None:
+        if folder := os.environ.get("CONVLADDER_SCREENSHOTS"):
+            picture = Image.open(io.BytesIO(shown.screenshot(**options))).convert("RGB")
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            picture.quantize(256).save(Path(folder, f"{name}.png"), optimize=True)
+
+    return keep

@@ -5,15 +5,8 @@ The browser is Debian's Chromium, driven by Playwright. With CONVLADDER_SCREENSH
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,32 +25,12 @@ pytestmark = pytest.mark.full
 LAB = "01_direct"
 EXPLAIN = "explain_mapping"
 COMMENT = "Which counter says so?"
-TOKEN = "a-token-of-this-test"
-CHROMIUM = shutil.which("chromium")
-#: No network of its own, no first-run pages, no GPU.
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 #: Every way in which a student's text may try to run a script in the page of whoever grades.
 HOSTILE = """It is </pre></code></div><script>window.pwned = 1</script>
 <img src=x onerror="window.pwned = 2"> <svg onload="window.pwned = 3"></svg>
 [a](javascript:window.pwned=4) <iframe srcdoc="<script>parent.pwned = 5</script>"></iframe>
 <style>body { display: none }</style> ![b](x"onerror="window.pwned=6) $\\href{javascript:window.pwned=7}{c}$
 """
-
-
-def nbgrader(root: Path, *arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments], cwd=root, env=environment(root), capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def environment(root: Path) -> dict[str, str]:
-    """Nothing of the configuration of whoever runs the tests."""
-    away = {f"JUPYTER_{kind}_DIR": str(root / "jupyter" / kind.lower()) for kind in ("CONFIG", "RUNTIME", "DATA")}
-    return {**os.environ, **away, "HOME": str(root / "jupyter")}
 
 
 def submissions() -> Iterator[tuple[str, Any]]:
@@ -76,7 +49,13 @@ def submissions() -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def nbgrader(jupyter: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
+    home = jupyter(tmp_path_factory.mktemp("home"))
+    return lambda root, *command: home.run(root, "nbgrader", *command)
+
+
+@pytest.fixture(scope="module")
+def course(nbgrader: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A course folder with a graded class."""
     root = tmp_path_factory.mktemp("formgrader") / "course"
     assert CliRunner().invoke(main, ["nbgrader-setup", str(root), "--lab", LAB]).exit_code == 0
@@ -97,71 +76,21 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def server(course: Path) -> Iterator[str]:
+def server(jupyter: Any, course: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of formgrader on this course."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        sys.executable, "-m", "jupyter", "server", "--no-browser", "--allow-root", f"--port={port}",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={course}",
-    ]  # fmt: skip
-    log = course / "server.log"
-    with log.open("w") as said:
-        process = subprocess.Popen(command, cwd=course, env=environment(course), stdout=said, stderr=said)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while not answers(f"{address}/api?token={TOKEN}"):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.2)
+    with jupyter(tmp_path_factory.mktemp("server")).serve(course, "server") as address:
         yield f"{address}/formgrader"
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("needs a browser: apt install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
-def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+def page(sign_in: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A page of its own; a script of a student's, or a dialog, fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    page = context.new_page()
-    if "server" in request.fixturenames:  # sign in
+    address = ""
+    if "server" in request.fixturenames:
         address = request.getfixturevalue("server").removesuffix("/formgrader")
-        page.goto(f"{address}/?token={TOKEN}")
-    page.set_default_timeout(20_000)
-    unexpected: list[str] = []
-    page.on("dialog", lambda dialog: (unexpected.append(dialog.message), dialog.dismiss()))
+    page = sign_in(address)
     yield page
     assert page.evaluate("window.pwned") is None
-    assert unexpected == []
-    context.close()
-
-
-def keep(page: Any, name: str) -> None:
-    """A picture of the page, where somebody wants to look at it."""
-    if folder := os.environ.get("CONVLADDER_SCREENSHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def record(course: Path, student: str) -> SubmissionRecord:
@@ -191,10 +120,12 @@ def submission_id(course: Path, student: str) -> str:
         return str(book.find_submission_notebook(LAB, LAB, student).id)
 
 
-def test_manage_submissions_shows_the_records_scores_and_maxima(course: Path, server: str, page: Any) -> None:
+def test_manage_submissions_shows_the_records_scores_and_maxima(
+    course: Path, server: str, page: Any, keep: Any
+) -> None:
     page.goto(f"{server}/manage_submissions/{LAB}")
     shown = {cells[1]: (cells[3], cells[4]) for cells in rows(page)}
-    keep(page, "manage_submissions")
+    keep(page, "manage_submissions", full_page=True)
     wanted = {}
     for student in students(course):
         found = record(course, student)
@@ -204,11 +135,11 @@ def test_manage_submissions_shows_the_records_scores_and_maxima(course: Path, se
 
 
 def test_the_gradebook_shows_what_the_machine_gave_and_what_a_person_will_give(
-    course: Path, server: str, page: Any
+    course: Path, server: str, page: Any, keep: Any
 ) -> None:
     page.goto(f"{server}/gradebook/{LAB}/{LAB}")
     shown = sorted(tuple(cells[2:5]) for cells in rows(page))
-    keep(page, "gradebook")
+    keep(page, "gradebook", full_page=True)
     wanted = []
     for found in (record(course, student) for student in students(course)):
         written = sum(c.max for c in found.checks if c.task == EXPLAIN)
@@ -218,7 +149,7 @@ def test_the_gradebook_shows_what_the_machine_gave_and_what_a_person_will_give(
 
 
 def test_a_written_answer_is_graded_by_hand_and_keeps_points_and_comment_when_graded_again(
-    course: Path, server: str, page: Any
+    course: Path, server: str, page: Any, keep: Any, nbgrader: Any
 ) -> None:
     address = f"{server}/submissions/{submission_id(course, sample.SOLVED)}"
     score, comment = page.locator(f"input#{EXPLAIN}.score"), page.locator(f"textarea#{EXPLAIN}-comment")
@@ -230,23 +161,23 @@ def test_a_written_answer_is_graded_by_hand_and_keeps_points_and_comment_when_gr
         with page.expect_response(lambda reply: reply.request.method == "PUT"):
             field.blur()
         page.locator(f".{saved}:visible").first.wait_for()
-    keep(page, "graded_by_hand")
+    keep(page, "graded_by_hand", full_page=True)
     nbgrader(course, "autograde", LAB, "--student", sample.SOLVED, "--force")
     page.goto(address)
     page.wait_for_function(f"document.querySelector('#{EXPLAIN}-comment').value")
     assert (score.input_value(), comment.input_value()) == ("4", COMMENT)
     nbgrader(course, "generate_feedback", LAB, "--student", sample.SOLVED, "--force")
     page.goto((course / "feedback" / sample.SOLVED / LAB / f"{LAB}.html").as_uri())
-    keep(page, "feedback_by_hand")
+    keep(page, "feedback_by_hand", full_page=True)
     text = page.inner_text("body")
     assert COMMENT in text
     assert "Score: 99.0 / 100.0" in text
 
 
-def test_the_feedback_page_says_what_is_wrong_and_where_to_look(course: Path, page: Any) -> None:
+def test_the_feedback_page_says_what_is_wrong_and_where_to_look(course: Path, page: Any, keep: Any) -> None:
     flawed = next(s for s in students(course) if s not in (sample.SOLVED, sample.STUB, "mallory"))
     page.goto((course / "feedback" / flawed / LAB / f"{LAB}.html").as_uri())
-    keep(page, "feedback")
+    keep(page, "feedback", full_page=True)
     text = page.inner_text("body")
     failed = [c for c in record(course, flawed).student_view().checks if c.passed is False]
     assert failed
@@ -257,14 +188,14 @@ def test_the_feedback_page_says_what_is_wrong_and_where_to_look(course: Path, pa
 
 
 @pytest.mark.parametrize("where", ["feedback", "formgrader"])
-def test_no_script_of_a_hostile_notebook_runs(course: Path, server: str, page: Any, where: str) -> None:
+def test_no_script_of_a_hostile_notebook_runs(course: Path, server: str, page: Any, keep: Any, where: str) -> None:
     """The fixture of the page looks for what a script would have left; the text itself is shown."""
     if where == "feedback":
         page.goto((course / "feedback" / "mallory" / LAB / f"{LAB}.html").as_uri())
     else:
         page.goto(f"{server}/submissions/{submission_id(course, 'mallory')}")
     page.wait_for_timeout(500)  # for whatever loads late
-    keep(page, f"hostile_{where}")
+    keep(page, f"hostile_{where}", full_page=True)
     assert page.inner_text("body").count("window.pwned = 1") >= 3
     for tag in ("iframe[srcdoc]", "svg[onload]", "img[onerror]", "a[href^='javascript']"):
         assert page.locator(tag).count() == 0, tag
