@@ -56,7 +56,7 @@ lab: .venv/.ready  ## open the labs in JupyterLab
 	$(BIN)/jupyter lab --notebook-dir=labs labs/syllabus.md
 
 screenshots: .venv/.ready  ## what the browser tests see, for the documentation: docs/images
-	CONVLADDER_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/autograde/test_jupyterlab.py
+	CONVLADDER_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/autograde/test_jupyterlab.py tests/autograde/test_class_page.py
 
 build: .venv/.ready  ## make labs/ from solutions/ and kernels/ladder/, docs/mistakes.md and docs/answers/
 	$(BIN)/convladder build

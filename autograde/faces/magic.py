@@ -57,7 +57,9 @@ class Checked:
     @property
     def complete(self) -> bool:
         """Whether nothing was lost either; a check that cannot be made here loses nothing."""
-        return not self.notes and all(c.passed is None or c.score >= c.max for c in self.checks if not c.manual)
+        machine = [c for c in self.checks if not c.manual]
+        lost = [c for c in machine if c.passed is False or (c.passed and c.score < c.max)]
+        return not self.notes and not lost
 
     def __repr__(self) -> str:
         drawn = terminal.as_text(terminal.checks(self.checks, self.titles, self.sources)) if self.checks else ""

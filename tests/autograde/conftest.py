@@ -247,3 +247,36 @@ def keep() -> Callable[[Any, str], None]:
             picture.quantize(256).save(Path(folder, f"{name}.png"), optimize=True)
 
     return keep
+
+
+@pytest.fixture(scope="session")
+def lowest_contrast() -> Callable[[Any], float]:
+    return _lowest_contrast
+
+
+def _lowest_contrast(shown: Any) -> float:
+    """The least contrast of a text with what it stands on, as WCAG defines it."""
+    found = shown.evaluate(
+        """area => {
+            const channels = text => text.match(/[\\d.]+/g).map(Number);
+            const linear = c => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+            const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+            const ground = node => {
+                for (; node; node = node.parentElement) {
+                    const color = channels(getComputedStyle(node).backgroundColor);
+                    if (color.length === 3 || color[3] === 1) return color;
+                }
+                return [255, 255, 255];
+            };
+            const least = [];
+            for (const node of area.querySelectorAll('.cvl *:not(rect, path, circle, style)')) {
+                if (![...node.childNodes].some(child => child.nodeType === 3 && child.data.trim())) continue;
+                const isDrawn = node instanceof SVGElement;
+                const own = light(channels(isDrawn ? getComputedStyle(node).fill : getComputedStyle(node).color));
+                const other = light(ground(node));
+                least.push((Math.max(own, other) + 0.05) / (Math.min(own, other) + 0.05));
+            }
+            return Math.min(...least);
+        }"""
+    )
+    return float(found)

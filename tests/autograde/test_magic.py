@@ -431,3 +431,6 @@ def test_while_nbgrader_validates_a_check_that_loses_points_is_an_error(
     assert ("5 is too small" in said) is fails
     lab.run("check('predict_coalesced')")  # whose cell has not been run
     assert not lab.result.success
+    lab.run("%%cuda direct_guarded\n__global__ void broken(")
+    lab.run("check('direct_guarded')")  # whose first check is worth no points
+    assert not lab.result.success
