@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
@@ -62,7 +62,7 @@ class Leak:
 
 
 def release(dest: Path, root: Path | None = None, course: Course | None = None) -> list[Path]:
-    """Write DEST/students (labs and wheel) and DEST/CHECKLIST.md, and say what was written.
+    """Write DEST/students (labs and wheel), DEST/rules and DEST/CHECKLIST.md, and say what was written.
 
     course  whose points, deadlines and left-out tasks hold; its hidden cases stay out like any others
     Raises ReleaseError where DEST is not empty, where no wheel can be built, or where the bundle would give an answer
@@ -91,10 +91,24 @@ def release(dest: Path, root: Path | None = None, course: Course | None = None) 
             told = "; ".join(f"{leak.file}: {leak.what}" for leak in found[:5])
             raise ReleaseError(f"the bundle would give away {len(found)} lines or cases, among them {told}")
         shutil.copytree(bundle, dest / "students")
+    _keep_rules(labs, course, dest / "rules")
     named = ", ".join(f"`{lab}`" for lab in labs)
     checklist = dest / "CHECKLIST.md"
     checklist.write_text(_filled("checklist.md", wheel=wheel.name, labs=named, version=__version__), encoding="utf-8")
     return sorted(path for path in dest.rglob("*") if path.is_file())
+
+
+def _keep_rules(labs: Sequence[str], course: Course | None, dest: Path) -> None:
+    """What this release is judged by, for when the labs are others: course.toml's `releases` names the folder."""
+    dest.mkdir()
+    for lab in labs:
+        spec = specs.load(lab) if course is None else course.spec(lab)
+        hidden = spec.path.with_name(f"{lab}.hidden.toml")
+        if course is not None and course.hidden and (course.hidden / hidden.name).is_file():
+            hidden = course.hidden / hidden.name
+        for path in (spec.path, hidden):
+            if path.is_file():
+                shutil.copy(path, dest / path.name)
 
 
 def _copy_sources(root: Path, tree: Path) -> None:

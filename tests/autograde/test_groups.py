@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,24 @@ def test_a_name_is_the_same_persons_in_either_form_of_its_letters(tmp_path: Path
     found = room.grade()
     assert list(found) == [unicodedata.normalize("NFC", name)]
     assert (room.grades.missing, room.grades.unlisted) == ([], [])
+
+
+def test_one_by_one_as_nbgrader_does_it_a_group_gets_what_it_gets_as_a_class(room: Room, toy: Any) -> None:
+    shutil.rmtree(room.folder)
+    for student, text in (("ada", toy.notebook(triple="0")), ("bela", words(toy.notebook(), "My own words."))):
+        place = room.folder / student / "toy"
+        place.mkdir(parents=True)
+        (place / "toy.ipynb").write_text(text)
+    (room.folder / "ada" / "toy" / "timestamp.txt").write_text("2026-10-02 12:00:00 UTC")
+    (room.folder / "bela" / "toy" / "timestamp.txt").write_text("2026-10-01 12:00:00 UTC")
+    course, settings = courses.load(room.top / "course.toml"), Settings(sandbox="none")
+    found = {}
+    for student in ("ada", "bela"):
+        path = room.folder / student / "toy" / "toy.ipynb"
+        found[student] = grading.judge_one("toy", room.folder, path, student, room.out, settings, course)
+    assert {name: r.score for name, r in found.items()} == {"ada": 60, "bela": 60}
+    assert found["bela"].environment["group"] == "the notebook that ada handed in"
+    assert found["bela"].environment["kept"].startswith("double, triple")
+    said = next(c for c in found["bela"].checks if c.check == "words.explanation")
+    assert said.evidence["text"] == "My own words."
+    assert {name: r.score for name, r in room.grade().items()} == {"ada": 60, "bela": 60, "cy": 60, "dan": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import sqlite3
 from pathlib import Path
@@ -10,11 +11,13 @@ import nbformat
 import numpy as np
 import pytest
 from nbgrader import utils
+from nbgrader.api import Gradebook
 from nbgrader.converters.base import NbGraderException
 
 from convladder.autograde.course import build
 from convladder.autograde.faces import nbgrader_course, nbgrader_output
-from convladder.autograde.faces.nbgrader_plugin import STUB, _require_writable, harmless_markdown
+from convladder.autograde.faces.nbgrader_export import Table
+from convladder.autograde.faces.nbgrader_plugin import STUB, _require_writable, find_alembic, harmless_markdown
 from convladder.autograde.judge.record import CheckRecord
 from convladder.kernels.errors import ConvladderError
 
@@ -112,3 +115,19 @@ def test_a_lab_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConvladderError, match="no lab 09_none; there are: 00_start"):
         nbgrader_course.make(tmp_path / "course", ["09_none"])
     assert not (tmp_path / "course").exists()
+
+
+def test_the_exported_table_quotes_what_csv_asks_for_and_runs_nothing(tmp_path: Path) -> None:
+    find_alembic()
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        book.add_assignment("01_direct")
+        book.add_student("ada", last_name='Lovelace, "Countess"', first_name="=1+1", email="ada@example.org")
+        book.add_student("bela")
+        Table(to=str(tmp_path / "all.csv")).export(book)
+        Table(to=str(tmp_path / "one.csv"), student=["bela"]).export(book)
+    with (tmp_path / "all.csv").open(encoding="utf-8", newline="") as file:
+        rows = {row["student_id"]: row for row in csv.DictReader(file)}
+    assert rows["ada"]["last_name"] == 'Lovelace, "Countess"'
+    assert rows["ada"]["first_name"] == "'=1+1"
+    assert (rows["ada"]["score"], rows["bela"]["email"]) == ("0.0", "")
+    assert len((tmp_path / "one.csv").read_text().splitlines()) == 2

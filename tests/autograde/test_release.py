@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from convladder.autograde.course import answer_key, build, release
 from convladder.autograde.faces.cli import main
-from convladder.autograde.judge import counting
+from convladder.autograde.judge import counting, edition, spec
 from convladder.kernels.rungs import ladder_source
 
 KEY = answer_key.reasoning("07_training")
@@ -40,6 +40,12 @@ def test_it_holds_every_lab_as_built_a_wheel_and_a_way_to_begin(bundle, wheel):
     assert wheel.name in (bundle / "README.md").read_text(encoding="utf-8")
     checklist = (bundle.parent / "CHECKLIST.md").read_text(encoding="utf-8")
     assert all(module.removeprefix("convladder/") in checklist for module in release.REFERENCES)
+
+
+def test_what_it_is_judged_by_is_kept_for_the_instructor(bundle):
+    for lab in build.labs():
+        kept = spec.load(lab, bundle.parent / "rules")
+        assert (kept.sha256, edition.of(kept)) == (spec.load(lab).sha256, edition.of(spec.load(lab)))
 
 
 def test_its_wheel_brings_what_jupyterlab_looks_for(wheel):
