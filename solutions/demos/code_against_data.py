@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convladder.autograde.faces import demo, recorded_figures
+from convladder.autograde.faces import demo, recorded_figures, show
 from convladder.kernels.resources import resources
 
 rng = np.random.default_rng(4)
@@ -94,10 +94,10 @@ recorded_figures.code_sizes("alexnet-conv2", "vgg-conv3")
 #
 # Every multiprocessor fetches every instruction itself, and again in each pass if there is more than it can keep. So an instruction pays if many warps execute it once it is there.
 #
-# **What is recorded of times**, generated code beside the best of data and beside a library:
+# *On a layer with 98 % zeros: how many times as long does the best kernel with weights as data take? And a library with tensor cores?*
 
 # %%
-recorded_figures.code_against_data()
+show.claim("code-data")
 
 # %% [markdown]
 # **What to take home.** Code saves two loads of three, and costs 16 bytes for each weight that every multiprocessor has to fetch. It pays where zeros are many, where many threads share each instruction, and where the weights never change.
