@@ -24,11 +24,21 @@ import annotated
 import numpy as np
 
 from convladder.kernels import gpu, plan
+from convladder.kernels.arguments import out
 from convladder.kernels.errors import GeometryError
+from convladder.kernels.launch import compile_cuda
 from convladder.kernels.layouts import ConvGeometry
 from convladder.kernels.module import Backend, Module
 from convladder.kernels.result import Counters
-from convladder.kernels.rungs import LADDER, check_geometry, convolution, convolution_module, convolution_source
+from convladder.kernels.rungs import (
+    GRADIENTS,
+    LADDER,
+    check_geometry,
+    convolution,
+    convolution_module,
+    convolution_source,
+    ladder_source,
+)
 
 HERE = Path(__file__).parent
 RECORD = HERE / "counters.json"
@@ -143,6 +153,31 @@ class Rung:
         return prepared.symbols, prepared.arrays
 
 
+@dataclass(frozen=True)
+class Gradient:
+    """A rung of a convolution's gradients on one of GEOMETRIES."""
+
+    name: str
+    on: str
+
+    @property
+    def unlike(self) -> dict[str, str]:
+        return UNLIKE.get(self.name, {}) | UNLIKE.get((self.name, self.on), {})
+
+    def plan(self) -> plan.Plan:
+        return plan.parse(ladder_source(self.name))
+
+    def module(self, on: Backend) -> Module:
+        return compile_cuda(ladder_source(self.name), on, options=self.plan().options())
+
+    def given(self) -> tuple[dict[str, int], dict[str, Any]]:
+        g = GEOMETRIES[self.on]
+        made, shape = ("dx", g.x_shape) if self.name.startswith("data") else ("dw", g.w_shape)
+        shapes = {"x": g.x_shape, "w": g.w_shape, "dy": g.y_shape}
+        arrays = {name: np.ones(each, np.float32) for name, each in shapes.items()}
+        return g.symbols(), arrays | {made: out(np.empty(shape, np.float32))}
+
+
 def cases() -> Iterator[Case]:
     """Every counted kernel, then every rung on every geometry that it takes."""
     yield from annotated.annotated(annotated.COUNTED)
@@ -151,6 +186,7 @@ def cases() -> Iterator[Case]:
             with contextlib.suppress(GeometryError):
                 check_geometry(rung, g)
                 yield Rung(rung, name)
+    yield from (Gradient(rung, name) for rung in GRADIENTS for name in GEOMETRIES)
 
 
 def launch_all(names: Sequence[str]) -> None:
