@@ -57,7 +57,7 @@ def test_a_library_without_a_gpu_says_what_is_missing(method):
 def test_a_missing_cudnn_is_named_with_its_install_line(monkeypatch):
     monkeypatch.setattr(cudnn, "cupy_module", lambda: None)
     monkeypatch.setitem(sys.modules, "cudnn", None)
-    with pytest.raises(BackendError, match="pip install nvidia-cudnn-frontend"):
+    with pytest.raises(BackendError, match="pip install 'nvidia-cudnn-frontend"):
         cudnn.frontend()
 
 
