@@ -19,8 +19,8 @@ from . import build, grade
 from .grade import Settings
 
 LAB = "01_direct"
-#: Submissions of the class, of the part of it that one worker grades alone, and of the part that nbgrader executes.
-STUDENTS, ALONE, EXECUTED = 200, 80, 3
+#: Submissions of the class, and those of them that nbgrader executes.
+STUDENTS, EXECUTED = 200, 3
 #: Submissions that the driver alone handles, and seconds that a submission may take on two cores.
 DRIVEN, AT_MOST_S = 500, 0.5
 
@@ -30,14 +30,11 @@ def suite(policy: str, students: int = STUDENTS) -> Iterator[Row]:
     with TemporaryDirectory(prefix="convladder-bench-") as top:
         folder = Path(top, "class")
         _hand_in(folder, students)
-        both = _graded(folder, Path(top, "two"), Settings(sandbox=policy, workers=2))
-        yield Row(f"lab 01, class of {students}, 2 workers ({policy})", both, (both, both), students, at_most=AT_MOST_S)
-        part = Path(top, "part")
-        _hand_in(part, min(ALONE, students))
-        times = {n: _graded(part, Path(top, f"alone{n}"), Settings(sandbox=policy, workers=n)) for n in (1, 2)}
-        efficiency = times[1] / times[2] / 2
-        what = f"lab 01, class of {min(ALONE, students)}, 1 worker: fan-out to 2 has efficiency {efficiency:.2f}"
-        yield Row(what, times[1], (times[1], times[1]), min(ALONE, students))
+        times = {n: _graded(folder, Path(top, f"by{n}"), Settings(sandbox=policy, workers=n)) for n in (2, 1)}
+        what = f"lab 01, class of {students}, 2 workers ({policy})"
+        yield Row(what, times[2], (times[2], times[2]), students, at_most=AT_MOST_S)
+        what = f"1 worker: fan-out to 2 has efficiency {times[1] / times[2] / 2:.2f}"
+        yield Row(what, times[1], (times[1], times[1]), students)
         yield _stock(folder)
         yield _driver(Path(top), DRIVEN if students >= STUDENTS else students)
 
@@ -81,7 +78,7 @@ def _driver(top: Path, count: int) -> Row:
     """A class whose judging costs nothing: what is left is the driver's own work, in a process of its own."""
     folder = top / "driven"
     _hand_in(folder, count)
-    known = next(iter(sorted((top / "two" / "records").glob("*.json")))).read_text(encoding="utf-8")
+    known = next(iter(sorted((top / "by2" / "records").glob("*.json")))).read_text(encoding="utf-8")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         elapsed, memory = process.submit(_drive, folder, top / "driven_out", known).result()
     what = f"the driver alone, {count} submissions ({count / elapsed:.0f} a second, {memory >> 20} MiB at most)"
