@@ -128,7 +128,7 @@ def installed(bundle, tmp_path_factory):
     folder = tmp_path_factory.mktemp("student") / "students"
     shutil.copytree(bundle, folder)
     commands = (folder / "README.md").read_text(encoding="utf-8").split("```")[1].strip().splitlines()
-    assert commands[-1] == ".venv/bin/jupyter lab labs"
+    assert commands[-1] == ".venv/bin/jupyter lab --notebook-dir=labs labs/syllabus.md"
     outside = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for command in [*commands[:-1], ".venv/bin/jupyter lab --version"]:
         command = command.replace("python3 -m", f"{sys.executable} -m", 1)
