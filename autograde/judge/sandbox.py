@@ -216,13 +216,16 @@ class Worker:
         except WorkerError as error:
             if error.reason != "died":
                 raise
-            return self._request(role, header, arrays, reply_bytes, seconds)
+            try:
+                return self._request(role, header, arrays, reply_bytes, seconds)
+            except WorkerError as again:
+                # A kill may have come from outside both times; how else it ended, the text did.
+                raise (error if again.detail == _ending(signal.SIGKILL) else again) from None
 
     def _request(
         self, role: Role, header: dict[str, Any], arrays: Sequence[np.ndarray], reply_bytes: int, seconds: float | None
     ) -> list[Frame]:
-        self.start(role)
-        child = self._children[role]
+        child = self._ready(role)
         try:
             frames = child.exchange(encode(header, arrays), reply_bytes, seconds or self.policy.seconds)
         except BaseException:  # also an interrupt in the middle of a reply: that process cannot be talked to any more
@@ -231,6 +234,22 @@ class Worker:
         if role == "python" or frames[-1].header.get("stage") == "gpu":  # a failed CUDA context does not recover
             self._drop(role)
         return frames
+
+    def _ready(self, role: Role) -> _Child:
+        """A process that waits for requests. If one does not start, its zygote may have been killed: one more try."""
+        for more in (True, False):
+            self.start(role)
+            try:
+                self._children[role].wait_until_ready()
+                break
+            except SandboxError:
+                self._drop(role)
+                if not more:
+                    raise
+            except BaseException:  # an interrupt
+                self._drop(role)
+                raise
+        return self._children[role]
 
     def _drop(self, role: Role) -> None:
         self._children.pop(role).close()
@@ -288,6 +307,10 @@ def divisible() -> bool:
 _LAST_EVENTS = frozenset({"end", "error", "results"})
 
 
+def _ending(by: signal.Signals) -> str:
+    return f"ended by {by.name}"
+
+
 @dataclass
 class _Printed:
     """What the worker wrote to standard error: the beginning, and how much."""
@@ -324,12 +347,13 @@ class _Child:
             self._process = _zygotes.of(policy, role).fork(limits, groups, own_tmp=policy.tmp_size)
 
     def exchange(self, request: bytes, reply_bytes: int, seconds: float) -> list[Frame]:
-        if not self._ready:
-            self.wait_until_ready()
         self._printed = _Printed(self._policy.printed)
         return self._talk(request, reply_bytes, seconds)
 
     def wait_until_ready(self) -> None:
+        """Wait for its first words. Raises SandboxError where they do not come; the next process gets a new zygote."""
+        if self._ready:
+            return
         try:
             (frame,) = self._talk(b"", 0, _START_SECONDS, first=True)
         except WorkerError as error:
@@ -409,7 +433,7 @@ class _Child:
         number = -code if code < 0 else code - 128 if code > 128 else 0
         if number:
             with contextlib.suppress(ValueError):
-                return f"ended by {signal.Signals(number).name}"
+                return _ending(signal.Signals(number))
         return f"ended with exit status {code}{self._last_words()}"
 
     def _last_words(self) -> str:

@@ -467,6 +467,30 @@ def test_nothing_of_a_submission_is_left_for_the_next(bwrap: str, what: str) -> 
         assert zygotes[0] is zygotes[1]
 
 
+def test_a_zygote_that_is_killed_before_it_forks_costs_the_student_nothing(bwrap: str) -> None:
+    if not sandbox.divisible():
+        pytest.skip("this system makes no namespaces within a sandbox: each submission has a sandbox of its own")
+    with sandbox.open_worker(SMALL) as worker:
+        zygote = sandbox._zygotes.of(SMALL, "python")
+        os.kill(zygote.pid, signal.SIGSTOP)  # it counts as living when it is asked
+        worker.start("python")
+        for pid in (*_descendants(zygote.pid), zygote.pid):
+            os.kill(pid, signal.SIGKILL)
+        assert call(worker, "def f():\n    return 7") == 7
+
+
+def test_a_text_that_ends_its_process_is_told_from_a_kill_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    endings = iter(["ended by SIGSEGV", "ended by SIGKILL"])
+
+    def ends(*_: object) -> None:
+        raise sandbox.WorkerError("died", next(endings))
+
+    with sandbox.open_worker(sandbox.SandboxPolicy("none")) as worker:
+        monkeypatch.setattr(worker, "_request", ends)
+        with pytest.raises(sandbox.WorkerError, match="SIGSEGV"):
+            worker.request("python", {}, reply_bytes=0)
+
+
 @pytest.mark.parametrize("divided", [True, False])
 def test_keys_of_the_session_are_not_shared(bwrap: str, monkeypatch: pytest.MonkeyPatch, divided: bool) -> None:
     """A grader that was logged in has a ring of keys, which its children inherit."""
