@@ -161,7 +161,9 @@ def prove(first: Path, second: Path, log: Path, count: int) -> None:
     wanted, found = grades(first), grades(second)
     assert len(wanted) == len(found) == count, (len(wanted), len(found), count)
     differ = [student for student in wanted if wanted[student] != found.get(student)]
-    assert not differ, f"{len(differ)} records differ from the undisturbed run's, such as {differ[:5]}"
+    assert not differ, f"{len(differ)} records differ from the undisturbed run's: " + "; ".join(
+        f"{student}: {json.dumps(wanted[student])} became {json.dumps(found.get(student))}" for student in differ[:2]
+    )
     with (second / "grades.csv").open(newline="") as file:
         rows = Counter(row["student"] for row in csv.DictReader(file))
     assert rows == Counter(dict.fromkeys(wanted, 1)), "a student has no row in grades.csv, or several"
