@@ -48,6 +48,8 @@ from .spawn import Zygote
 
 _READ = 1 << 20
 _START_SECONDS = 60.0
+#: Processes that are killed at one request before the text is held to do it.
+_MOST_DEATHS = 4
 
 
 class SandboxError(ConvladderError):
@@ -207,20 +209,21 @@ class Worker:
         """Send a request and collect its reply: frames up to one whose event ends it.
 
         reply_bytes  the most that the arrays of one frame may hold
-        A process that dies is asked once more, afresh: what happens to it from outside (a machine out of memory, a
-        kill) is not the student's doing, and what the text does to it, it does again.
+        A process that dies is asked once more, afresh, and one that is killed several times: what happens to it from
+        outside (a machine out of memory, a kill) is not the student's doing; what the text does to it, it does again.
         Raises WorkerError where no whole reply came, SandboxError where no worker starts.
         """
-        try:
-            return self._request(role, header, arrays, reply_bytes, seconds)
-        except WorkerError as error:
-            if error.reason != "died":
-                raise
+        deaths: list[WorkerError] = []
+        while True:
             try:
                 return self._request(role, header, arrays, reply_bytes, seconds)
-            except WorkerError as again:
-                # A kill may have come from outside both times; how else it ended, the text did.
-                raise (error if again.detail == _ending(signal.SIGKILL) else again) from None
+            except WorkerError as error:
+                if error.reason != "died":
+                    raise
+                deaths.append(error)
+                of_itself = [death for death in deaths if death.detail != _ending(signal.SIGKILL)]
+                if len(of_itself) == 2 or len(deaths) == _MOST_DEATHS:
+                    raise (of_itself or deaths)[-1] from None
 
     def _request(
         self, role: Role, header: dict[str, Any], arrays: Sequence[np.ndarray], reply_bytes: int, seconds: float | None

@@ -479,16 +479,33 @@ def test_a_zygote_that_is_killed_before_it_forks_costs_the_student_nothing(bwrap
         assert call(worker, "def f():\n    return 7") == 7
 
 
-def test_a_text_that_ends_its_process_is_told_from_a_kill_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    endings = iter(["ended by SIGSEGV", "ended by SIGKILL"])
+@pytest.mark.parametrize(
+    ("endings", "told"),
+    [
+        (["SIGKILL", "SIGKILL", "SIGKILL"], None),
+        (["SIGSEGV"], None),
+        (["SIGKILL", "SIGSEGV", "SIGSEGV"], "SIGSEGV"),
+        (["SIGSEGV", "SIGKILL", "SIGKILL", "SIGKILL"], "SIGSEGV"),
+        (["SIGKILL", "SIGKILL", "SIGKILL", "SIGKILL"], "SIGKILL"),
+    ],
+)
+def test_a_text_that_ends_its_process_is_told_from_kills_from_outside(
+    monkeypatch: pytest.MonkeyPatch, endings: list[str], told: str | None
+) -> None:
+    left = iter(endings)
 
-    def ends(*_: object) -> None:
-        raise sandbox.WorkerError("died", next(endings))
+    def answers(*_: object) -> list[object]:
+        if ending := next(left, None):
+            raise WorkerError("died", f"ended by {ending}")
+        return []
 
-    with sandbox.open_worker(sandbox.SandboxPolicy("none")) as worker:
-        monkeypatch.setattr(worker, "_request", ends)
-        with pytest.raises(sandbox.WorkerError, match="SIGSEGV"):
-            worker.request("python", {}, reply_bytes=0)
+    with sandbox.open_worker(SandboxPolicy("none")) as worker:
+        monkeypatch.setattr(worker, "_request", answers)
+        if told is None:
+            assert worker.request("python", {}, reply_bytes=0) == []
+        else:
+            with pytest.raises(WorkerError, match=told):
+                worker.request("python", {}, reply_bytes=0)
 
 
 @pytest.mark.parametrize("divided", [True, False])
